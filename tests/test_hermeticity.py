@@ -71,6 +71,12 @@ SOURCES = {
     ),
     "mine/data_only.py": "def build(packages): return open(packages.removeprefix('at ') + '/libdata/w').read()\n",
     "mine/loose.py": "def build(packages): return open(packages.removeprefix('at ') + '/libloose/w.txt').read()\n",
+    "mine/download.py": (
+        "import os\n"
+        "def build():\n"
+        "    if not os.path.exists('fetched.w'): open('fetched.w', 'w').write('1')\n"
+        "    return open('fetched.w').read()\n"
+    ),
     "mine/shadow.py": "import libouter\ndef build(): return libouter.NUMBER\n",
     "mine/resources.py": (
         "from importlib import resources\n"
@@ -296,6 +302,12 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"loose"},
         "libloose/w.txt has changed",
         lambda p: p.write("venv/site-packages/libloose/w.txt", "2"),
+    ),
+    "what it would make again": (set(), "", lambda p: (p.root / "fetched.w").unlink()),
+    "what it made is another's now": (
+        {"download"},
+        "fetched.w: made as ",
+        lambda p: p.write("fetched.w", "2"),
     ),
     "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (

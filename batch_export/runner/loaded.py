@@ -23,6 +23,7 @@ from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
+from batch_export.runner.left_behind import left_behind
 from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
@@ -65,6 +66,7 @@ class LoadedFiles:
         self.missing = MissingModules(self._askers)
         """The modules that were looked for in vain."""
         self._asked: dict[tuple[str, How], str] = {}
+        self._sought: Collection[str] = ()
         self._sources: dict[str, Digest] = {}
         self._opened_last: Mapping[str, Opened] = {}
         self._used: set[str] = set()
@@ -200,12 +202,22 @@ class LoadedFiles:
         """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
         asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
         chosen = self._links_to_what_was_used()
-        return states(
+        found = states(
             asked | self._asked,
             self._opened_last,
             self._sources,
             lambda name: chosen.get(name) or self._names.of_asked(name),
         )
+        made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
+        return tuple(sorted({*found, *made.items()}))
+
+    def _name_of_made(self, name: str) -> str | None:
+        if not self._names.may_count(name):
+            return None
+        folder, file = os.path.split(name)
+        path = Path(os.path.realpath(folder), file)
+        recorded = None if is_installed(path) else self._names.of(path)
+        return None if recorded in self._sources else recorded
 
     def used(self) -> list[str]:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
@@ -246,6 +258,7 @@ class LoadedFiles:
             self.unseen = told.blind
             self.of_packages = frozenset(told.of_packages)
             self._asked = {(path, how): state for path, how, state in told.asked}
+            self._sought = told.sought
             self._listed |= self._listed_elsewhere(told)
             return told.files
         self.of_packages = frozenset()
@@ -253,6 +266,7 @@ class LoadedFiles:
             if name not in self._notes.files and self._names.may_count(name):
                 self._notes.add(name, os.O_RDONLY)
         self._notes.mark()
+        self._sought = self._notes.sought
         return self._notes.files
 
     def _listed_elsewhere(self, told: Testimony) -> set[str]:

@@ -19,7 +19,7 @@ import msgspec
 
 from batch_export.runner.made import Made
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
-from batch_export.sources.asked import How, state_of
+from batch_export.sources.asked import ABSENT, How, state_of
 from batch_export.sources.closure import is_installed
 
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
@@ -45,6 +45,7 @@ class Opened(msgspec.Struct, array_like=True):
         wrote: whether it was ever opened for writing.
         read: whether it was ever opened for reading.
         passing: whether it is a pipe or a device that was there: what was read of it nobody can read again.
+        whole: whether whoever opened it for writing made all of it: none added to what was there or changed a part.
     """
 
     before: Stamp | None
@@ -52,6 +53,7 @@ class Opened(msgspec.Struct, array_like=True):
     wrote: bool
     read: bool
     passing: bool = False
+    whole: bool = True
 
     def is_of_model(self, now: Stamp | None) -> bool:
         """Returns whether there is nothing in it that was there before the model wrote it, or nobody read that.
@@ -78,7 +80,9 @@ class Notes:
         """Folder -> process -> how often it was opened to be listed."""
         self.of_packages: dict[str, None] = {}
         """Files of installed packages that processes which the child started have opened."""
-        self._marked = (0, 0, 0)
+        self.sought: dict[str, None] = {}
+        """What somebody asked about or tried to open, or to make only if it was not there, when it was not there."""
+        self._marked = (0, 0, 0, 0)
         self._ignored = ignored
         self._made = Made()
 
@@ -91,7 +95,9 @@ class Notes:
         if self._is_ignored(path):
             return False
         writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, _reads(flags)
+        whole = not writes or (flags & os.O_TRUNC or flags & _ONLY_NEW == _ONLY_NEW) != 0
         origin = self._made.origin(path)
+        looks = not flags & os.O_CREAT or flags & _ONLY_NEW == _ONLY_NEW
         known = self.files.get(origin or path)
         if flags & _ONLY_NEW == _ONLY_NEW and origin is not None and os.path.lexists(path):
             self.ask(path, "kind")  # it will fail
@@ -99,9 +105,12 @@ class Notes:
         if known is not None:
             known.wrote |= writes
             known.read |= reads
+            known.whole &= whole
             return False
         if origin is None:
-            self.files[path] = Opened(None, output=True, wrote=True, read=reads)
+            if looks:
+                self._seek(path)
+            self.files[path] = Opened(None, output=True, wrote=True, read=reads, whole=whole)
             return False
         if _UPWARDS in path:
             self.ask_links(path.rpartition(_UPWARDS)[0])
@@ -109,6 +118,8 @@ class Notes:
             found = os.stat(path)
         except (OSError, ValueError):
             before = None
+            if looks:
+                self._seek(path)
         else:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
@@ -118,7 +129,7 @@ class Notes:
                 return stat.S_ISDIR(found.st_mode)
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
-        self.files[origin] = Opened(before, output, writes, reads)
+        self.files[origin] = Opened(before, output, writes, reads, whole=whole)
         return False
 
     def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
@@ -138,6 +149,8 @@ class Notes:
             if not os.path.isdir(path):
                 self.ask(path, "kind")
             return
+        if source and not replaces:
+            self._seek(path)
         self.add(path, WRITTEN_ANEW)
         self._made.make(path, source)
 
@@ -152,8 +165,16 @@ class Notes:
         if self._is_ignored(path) or (path, how) in self.asked or _is_installed(path):
             return
         if self._made.origin(path) != path:
+            self._seek(path)
             return  # it answers about its own doing
-        self.asked[path, how] = state_of(path, how)
+        state = self.asked[path, how] = state_of(path, how)
+        if state == ABSENT:
+            self._seek(path)
+
+    def _seek(self, path: str) -> None:
+        """Notes a path that somebody looks for, if nothing is there."""
+        if path not in self.sought and not os.path.lexists(path):
+            self.sought[path] = None
 
     def ask_links(self, path: str) -> None:
         """Notes the links that lead to a folder from which relative paths may start: these do not name it any more."""
@@ -176,17 +197,19 @@ class Notes:
 
     def mark(self) -> None:
         """Says that what was noted so far is the model's."""
-        self._marked = (len(self.files), len(self.asked), len(self.of_packages))
+        self._marked = (len(self.files), len(self.asked), len(self.of_packages), len(self.sought))
 
     def rewind(self) -> None:
         """Says that what was noted since the mark is not the model's; what it opens later is noted anew."""
-        opened, asked, of_packages = self._marked
+        opened, asked, of_packages, sought = self._marked
         for path in [*self.files][opened:]:
             del self.files[path]
         for question in [*self.asked][asked:]:
             del self.asked[question]
         for path in [*self.of_packages][of_packages:]:
             del self.of_packages[path]
+        for path in [*self.sought][sought:]:
+            del self.sought[path]
 
 
 def is_of_package(path: str) -> bool:

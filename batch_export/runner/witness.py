@@ -56,6 +56,7 @@ class Testimony(msgspec.Struct):
         listed: folder -> process -> how often it was opened to be listed.
         of_packages: files of installed packages that processes have opened which the child started.
         interpreters: those of the processes that execute Python, which lists folders to find modules.
+        sought: what was looked for when it was not there.
         blind: why something may have been missed; empty when nothing was.
     """
 
@@ -64,6 +65,7 @@ class Testimony(msgspec.Struct):
     listed: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
     of_packages: list[str] = msgspec.field(default_factory=list)
     interpreters: set[int] = msgspec.field(default_factory=set)
+    sought: list[str] = msgspec.field(default_factory=list)
     blind: str = ""
 
 
@@ -88,6 +90,7 @@ def _renamed(told: Testimony, name: Callable[[str], str]) -> Testimony:
         {name(path): counts for path, counts in told.listed.items()},
         [*map(name, told.of_packages)],
         told.interpreters,
+        [*map(name, told.sought)],
         told.blind,
     )
 
@@ -154,7 +157,9 @@ class Witness:
         self._notes.mark()
         asked = [(path, how, state) for (path, how), state in self._notes.asked.items()]
         notes = self._notes
-        told = Testimony(notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, self._blind)
+        told = Testimony(
+            notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, [*notes.sought], self._blind
+        )
         handle = os.memfd_create("opened")
         with os.fdopen(handle, "wb") as stream:
             stream.write(msgspec.msgpack.encode(_renamed(told, text_of)))
