@@ -43,6 +43,7 @@ SOURCES = {
     "mine/kept.py": "import os\ndef build(): return b'HERMETIC_ALL_1' in os.environ._data\n",
     "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
+    "mine/run_by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).system(b'test -n \"$HERMETIC_C\"')\n",
     "mine/text_of_all.py": "import posix\ndef build(): return b'HERMETIC_ALL_1' in posix.environ\n",
     "mine/of_process.py": "def build(): return b'HERMETIC_ALL_1' in open('/proc/self/environ', 'rb').read()\n",
     "mine/forked.py": "import os\ndef build():\n"
@@ -85,7 +86,19 @@ SOURCES = {
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
-EVERY = {"every", "counted", "shown", "kept", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
+EVERY = {
+    "every",
+    "counted",
+    "shown",
+    "kept",
+    "program",
+    "by_c",
+    "run_by_c",
+    "text_of_all",
+    "of_process",
+    "forked",
+    "anew",
+}
 """Models that went through all variables, or may have."""
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
