@@ -246,6 +246,17 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
         pytest.param("open('outputs/../weights.bin').read()", READ, id="up from what is ignored"),
         pytest.param("open(f'/etc/..{root}/weights.bin').read()", READ, id="up from what is the system's"),
         pytest.param("open('weights.bin').read(); os.utime('weights.bin')", READ, id="given another time"),
+        pytest.param(
+            "one = open('weights.bin'); one.read(); os.utime(one.fileno())", READ, id="given another time when open"
+        ),
+        pytest.param("open('weights.bin').read(); os.chmod('weights.bin', 0o600)", READ, id="given other rights"),
+        pytest.param(
+            "one = open('weights.bin'); one.read(); os.fchmod(one.fileno(), 0o600)",
+            READ,
+            id="given other rights when open",
+        ),
+        pytest.param("open('weights.bin').read(); os.chown('weights.bin', -1, os.getgid())", READ, id="given away"),
+        pytest.param("open('weights.bin').read(); os.link('weights.bin', 'w'); os.unlink('w')", READ, id="two names"),
     ],
 )
 @linux_only
@@ -357,6 +368,17 @@ def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_rea
     root: Path, deed: str, how: str
 ) -> None:
     sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", how, deed)
+    assert sources["weights.bin"] == "changed while it was read"
+    assert changed == [str(root / "weights.bin")]
+
+
+@linux_only
+def test_a_change_is_seen_after_which_size_and_time_are_put_back(root: Path) -> None:
+    deed = (
+        "path = root / 'weights.bin'; was = path.stat(); path.open('r+b').write(b'2'); "
+        "os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))"
+    )
+    sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", "", deed)
     assert sources["weights.bin"] == "changed while it was read"
     assert changed == [str(root / "weights.bin")]
 

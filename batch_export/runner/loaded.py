@@ -24,7 +24,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import left_behind
-from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of, through_links_of_processes
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
 from batch_export.runner.witness import Testimony, ask, forget_since
@@ -307,12 +307,22 @@ class LoadedFiles:
             return ""
         if status is None:
             return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
-        if note.before is not None and not note.wrote and stamp_of(status) != tuple(note.before):
+        if self._is_another(path, note, stamp_of(status)):
             return self._unsure(path, self.changed, CHANGED)
         try:
             return content_digest(path) if path.is_file() else ""
         except OSError:
             return UNREADABLE
+
+    def _is_another(self, path: Path, note: Opened, now: Stamp) -> bool:
+        if not note.is_another(now, exactly=self._channel is not None):
+            return False
+        if note.is_another(now, exactly=False):
+            return True
+        try:
+            return stamp_of(os.stat(path)) == now  # there are file systems that say another time at each look
+        except OSError:
+            return True
 
     def _unsure(self, path: Path, names: list[str], digest: Digest) -> Digest:
         if str(path) not in self._told:

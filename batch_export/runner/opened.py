@@ -32,8 +32,10 @@ _PLACE_ONLY = getattr(os, "O_PATH", 0)
 WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _ONLY_NEW = os.O_CREAT | os.O_EXCL
 
-Stamp = tuple[int, int, int]
-"""Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
+Stamp = tuple[int, int, int, int]
+"""Time of the last change in ns, size, inode, and when anything of these or of its names and rights was changed last:
+what shows that a file is not the one that it was.
+"""
 
 
 class Opened(msgspec.Struct, array_like=True):
@@ -45,6 +47,7 @@ class Opened(msgspec.Struct, array_like=True):
         wrote: whether it was ever opened for writing.
         read: whether it was ever opened for reading.
         passing: whether it is a pipe or a device that was there: what was read of it nobody can read again.
+        altered: whether its names, rights or attributes were changed by whoever is watched.
         whole: whether whoever opened it for writing made all of it: none added to what was there or changed a part.
     """
 
@@ -54,6 +57,7 @@ class Opened(msgspec.Struct, array_like=True):
     read: bool
     passing: bool = False
     whole: bool = True
+    altered: bool = False
 
     def is_of_model(self, now: Stamp | None) -> bool:
         """Returns whether there is nothing in it that was there before the model wrote it, or nobody read that.
@@ -63,7 +67,18 @@ class Opened(msgspec.Struct, array_like=True):
         """
         if self.before is None:
             return self.output or (self.wrote and now is not None)
-        return self.wrote and (not self.read or (self.output and now != tuple(self.before)))
+        return self.wrote and (not self.read or (self.output and (now is None or now[:3] != tuple(self.before)[:3])))
+
+    def is_another(self, now: Stamp, *, exactly: bool) -> bool:
+        """Returns whether somebody else may have changed it since it was opened first.
+
+        Args:
+            now: the file as it is.
+            exactly: whether all is known that whoever is watched did to it, so that a change of anything is another's.
+        """
+        if self.before is None or self.wrote:
+            return False
+        return now[:3] != tuple(self.before)[:3] or (exactly and not self.altered and now != tuple(self.before))
 
 
 class Notes:
@@ -82,6 +97,7 @@ class Notes:
         """Files of installed packages that processes which the child started have opened."""
         self.sought: dict[str, None] = {}
         """What somebody asked about or tried to open, or to make only if it was not there, when it was not there."""
+        self._altered: set[str] = set()
         self._marked = (0, 0, 0, 0)
         self._ignored = ignored
         self._made = Made()
@@ -129,7 +145,8 @@ class Notes:
                 return stat.S_ISDIR(found.st_mode)
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
-        self.files[origin] = Opened(before, output, writes, reads, whole=whole)
+        altered = origin in self._altered
+        self.files[origin] = Opened(before, output, writes, reads, whole=whole, altered=altered)
         return False
 
     def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
@@ -149,8 +166,10 @@ class Notes:
             if not os.path.isdir(path):
                 self.ask(path, "kind")
             return
-        if source and not replaces:
-            self._seek(path)
+        if source:
+            self.alter(source)
+            if not replaces:
+                self._seek(path)
         self.add(path, WRITTEN_ANEW)
         self._made.make(path, source)
 
@@ -159,6 +178,14 @@ class Notes:
         known = self.files.get(self._made.origin(path) or path)
         if known is not None:
             known.wrote = True
+
+    def alter(self, path: str) -> None:
+        """Notes that a file is about to get another name, other rights or attributes, by which its content stays."""
+        origin = self._made.origin(path)
+        if origin is not None and not self._is_ignored(path):
+            self._altered.add(origin)
+            if origin in self.files:
+                self.files[origin].altered = True
 
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
@@ -251,7 +278,7 @@ def _reads(flags: int) -> bool:
 
 def stamp_of(status: os.stat_result) -> Stamp:
     """Returns what distinguishes this state of a file from others."""
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
 
 
 def in_one_spelling(path: str) -> str:

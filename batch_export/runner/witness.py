@@ -194,7 +194,7 @@ class Witness:
         call = self._machine.calls[number]
         memory = os.open(f"/proc/{task}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            name = _text(memory, arguments[call.path])
+            name = _text(memory, arguments[call.path]) if call.path >= 0 and arguments[call.path] else ""
             source = _text(memory, arguments[call.source]) if call.source >= 0 else ""
             flags = arguments[call.flags] if call.flags >= 0 else 0
             if call.flags_in_memory:
@@ -205,7 +205,7 @@ class Witness:
             raise
         finally:
             os.close(memory)
-        if not name:
+        if not name and call.does not in ("touches", "alters"):
             return  # by the descriptor alone, whose opening was seen
         path = _absolute(task, name, arguments[call.folder] if call.folder >= 0 else _AT_FDCWD)
         if source:
@@ -219,6 +219,8 @@ class Witness:
             self._notes.add(path, WRITTEN_ANEW)
         elif call.does == "touches":
             self._notes.touch(path)
+        elif call.does == "alters":
+            self._notes.alter(path)
         elif call.does == "enters":
             self._notes.ask_links(path)
         elif call.does == "status":
@@ -249,11 +251,13 @@ def _text(memory: int, address: int) -> str:
 
 
 def _absolute(task: int, name: str, start: int) -> str:
-    """The absolute path of what a thread calls `name`, which starts from the folder of that descriptor."""
+    """The absolute path of what a thread calls `name`, which starts from the folder of that descriptor; without a name
+    what that descriptor is of.
+    """
     if not name.startswith("/"):
         start = _signed(start)
         base = os.readlink(f"/proc/{task}/cwd" if start == _AT_FDCWD else f"/proc/{task}/fd/{start}")
-        name = os.path.join(base, name)
+        name = os.path.join(base, name) if name else base
     return through_links_of_processes(in_one_spelling(name), task)
 
 
