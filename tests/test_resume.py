@@ -151,7 +151,9 @@ def test_records_of_what_was_another_file_are_kept_and_said(tmp_path: Path, monk
     again = sweep(tmp_path / "runs", work, stages=stages, run="run", listener=listener)
     assert again.records == first.records
     told = next(text for text in listener.messages if "has changed since" in text)
-    assert told.startswith("1 record kept of what has changed since: one/static/opset18/cpu/core (file one.txt has")
+    assert told.startswith(
+        "1 kept record stands on what has changed since: one/static/opset18/cpu/core (file one.txt has"
+    )
     assert "Next step: run the sweep anew" in told
     sweep(tmp_path / "runs", work, stages=stages, run="other")
     listener.messages.clear()

@@ -41,7 +41,8 @@ def told_of_outdated(records: Iterable[Record], store: Store) -> str:
     reasons = [*dict.fromkeys(found.values())]
     why = "; ".join(reasons[:_SHOWN]) + ("; ..." if len(reasons) > _SHOWN else "")
     return (
-        f"{counted(len(found), 'record')} kept of what has changed since: {shown}{more} ({why}). "
+        f"{counted(len(found), 'kept record')} {'stands' if len(found) == 1 else 'stand'} on what has changed since: "
+        f"{shown}{more} ({why}). "
         "Next step: run the sweep anew for records of what is there now; what is as it was comes from the store"
     )
 

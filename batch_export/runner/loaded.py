@@ -24,9 +24,10 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import left_behind
-from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
+from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name

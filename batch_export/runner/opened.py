@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable
 from functools import cache
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from batch_export.runner.made import Made
+from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.asked import ABSENT, How, state_of
 from batch_export.sources.closure import is_installed
@@ -251,11 +251,6 @@ def _is_installed(path: str) -> bool:
     return any(folder in path for folder in PLACES_OF_PACKAGES) and is_installed(path)
 
 
-def without_ways_up(path: str) -> str:
-    """Returns where a path leads that goes up again (`/etc/../home/x`): its beginning says nothing about it."""
-    return os.path.realpath(path) if os.pardir in path.split(os.sep) else path
-
-
 def is_passing(status: os.stat_result) -> bool:
     """Returns whether what is read there is gone or another one next time: of a pipe, or of most devices."""
     if stat.S_ISCHR(status.st_mode):
@@ -279,32 +274,6 @@ def _reads(flags: int) -> bool:
 def stamp_of(status: os.stat_result) -> Stamp:
     """Returns what distinguishes this state of a file from others."""
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
-
-
-def in_one_spelling(path: str) -> str:
-    """Returns a path without folders that are `.` or nothing; what follows them, and `..`, depends on links."""
-    while "/./" in path:
-        path = path.replace("/./", "/")
-    return re.sub("//+", "/", path) if "//" in path else path
-
-
-def through_links_of_processes(path: str, task: int | None = None) -> str:
-    """Returns where a path leads that goes through a process' folder or descriptor, such as `/proc/self/cwd/data`.
-
-    Args:
-        path: absolute.
-        task: who uses it; None: this process.
-    """
-    if not path.startswith(("/proc/", "/dev/fd/")):
-        return path
-    if path.startswith("/dev/fd/"):
-        path = f"/proc/self/fd/{path.removeprefix('/dev/fd/')}"
-    parts = path.split("/")
-    if len(parts) < 4 or not {"cwd", "root", "fd"}.intersection(parts[3:6]):
-        return path
-    if parts[2] in ("self", "thread-self"):
-        parts[2] = str(task or os.getpid())
-    return os.path.realpath("/".join(parts))
 
 
 def mapped_files() -> set[str]:

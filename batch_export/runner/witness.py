@@ -23,14 +23,8 @@ import msgspec
 
 from batch_export.runner.calls import MACHINES, Call
 from batch_export.runner.kernel_filter import LISTEN
-from batch_export.runner.opened import (
-    WRITTEN_ANEW,
-    Notes,
-    Opened,
-    in_one_spelling,
-    is_of_package,
-    through_links_of_processes,
-)
+from batch_export.runner.opened import WRITTEN_ANEW, Notes, Opened, is_of_package
+from batch_export.runner.spellings import in_one_spelling, through_links_of_processes
 from batch_export.sources.asked import How
 from batch_export.sources.name_texts import name_of, text_of
 
