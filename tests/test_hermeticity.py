@@ -43,6 +43,7 @@ SOURCES = {
     "mine/kept.py": "import os\ndef build(): return b'HERMETIC_ALL_1' in os.environ._data\n",
     "mine/program.py": f"import subprocess\ndef build(): return subprocess.getoutput('echo ${VARIABLE}')\n",
     "mine/by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).getenv(b'HERMETIC_C') != 0\n",
+    "mine/run_by_c.py": "import ctypes\ndef build(): return ctypes.CDLL(None).system(b'test -n \"$HERMETIC_C\"')\n",
     "mine/text_of_all.py": "import posix\ndef build(): return b'HERMETIC_ALL_1' in posix.environ\n",
     "mine/of_process.py": "def build(): return b'HERMETIC_ALL_1' in open('/proc/self/environ', 'rb').read()\n",
     "mine/forked.py": "import os\ndef build():\n"
@@ -65,6 +66,18 @@ SOURCES = {
     "mine/bytecode.py": "from compiled import part\ndef build(): return part.NUMBER\n",
     "mine/space.py": "from spaced.deep import part\ndef build(): return part.NUMBER\n",
     "mine/library.py": "import libhub\ndef build(): return open(libhub.folder() + '/w.bin').read()\n",
+    "mine/data_of.py": (
+        "import importlib.util, os\n"
+        "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/w.txt').read()\n"
+    ),
+    "mine/data_only.py": "def build(packages): return open(packages.removeprefix('at ') + '/libdata/w').read()\n",
+    "mine/loose.py": "def build(packages): return open(packages.removeprefix('at ') + '/libloose/w.txt').read()\n",
+    "mine/download.py": (
+        "import os\n"
+        "def build():\n"
+        "    if not os.path.exists('fetched.w'): open('fetched.w', 'w').write('1')\n"
+        "    return open('fetched.w').read()\n"
+    ),
     "mine/shadow.py": "import libouter\ndef build(): return libouter.NUMBER\n",
     "mine/resources.py": (
         "from importlib import resources\n"
@@ -73,7 +86,19 @@ SOURCES = {
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
-EVERY = {"every", "counted", "shown", "kept", "program", "by_c", "text_of_all", "of_process", "forked", "anew"}
+EVERY = {
+    "every",
+    "counted",
+    "shown",
+    "kept",
+    "program",
+    "by_c",
+    "run_by_c",
+    "text_of_all",
+    "of_process",
+    "forked",
+    "anew",
+}
 """Models that went through all variables, or may have."""
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
@@ -89,6 +114,10 @@ PACKAGES = {
     "libinner.py": "NUMBER = 1\n",
     "libsub/__init__.py": "",
     "libone.py": "",
+    "libattr/__init__.py": "",
+    "libattr/w.txt": "1",
+    "libdata/w": "1",
+    "libloose/w.txt": "1",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
 }
 
@@ -102,7 +131,8 @@ def install(packages: Path, name: str, version: str, *, direct: bool = False) ->
     folder = packages / f"{name}-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    files = sorted(path.relative_to(packages).as_posix() for path in packages.glob(f"{name}/*.py"))
+    found = [path for path in packages.glob(f"{name}/*") if path.is_file()]
+    files = sorted(path.relative_to(packages).as_posix() for path in found)
     (folder / "RECORD").write_text("".join(f"{file},sha256=,1\n" for file in files or [f"{name}.py"]))
     if direct:
         (folder / "direct_url.json").write_text('{"url": "file:///somewhere", "dir_info": {}}')
@@ -153,6 +183,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "weights": {"path": "weights.bin"},
         "outside": {"place": f"at {outside / 'w.bin'}"},
         "config": {"size": 1},
+        "data_only": {"packages": f"at {packages}"},
+        "loose": {"packages": f"at {packages}"},
     }
     names = [name.removeprefix("mine/").removesuffix(".py") for name in SOURCES if name != "mine/constants.py"]
     models = {
@@ -172,6 +204,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libver", "1.0")
     install(packages, "libsub", "1.0")
     install(packages, "libone", "1.0")
+    install(packages, "libattr", "1.0")
+    install(packages, "libdata", "1.0")
     install(packages, "libhub", "1.0")
     monkeypatch.chdir(root)
     for path in (packages, root):
@@ -266,6 +300,27 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"child", "plugins"},
         "package libone: 1.0 -> 2.0",
         lambda p: install(p.packages, "libone", "2.0"),
+    ),
+    "data of a package": (
+        {"data_of", "plugins"},
+        "package libattr: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libattr", "2.0"),
+    ),
+    "a package of data": (
+        {"data_only", "plugins"},
+        "package libdata: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libdata", "2.0"),
+    ),
+    "data of nobody's": (
+        {"loose"},
+        "libloose/w.txt has changed",
+        lambda p: p.write("venv/site-packages/libloose/w.txt", "2"),
+    ),
+    "what it would make again": (set(), "", lambda p: (p.root / "fetched.w").unlink()),
+    "what it made is another's now": (
+        {"download"},
+        "fetched.w: made as ",
+        lambda p: p.write("fetched.w", "2"),
     ),
     "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (

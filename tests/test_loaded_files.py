@@ -246,6 +246,17 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
         pytest.param("open('outputs/../weights.bin').read()", READ, id="up from what is ignored"),
         pytest.param("open(f'/etc/..{root}/weights.bin').read()", READ, id="up from what is the system's"),
         pytest.param("open('weights.bin').read(); os.utime('weights.bin')", READ, id="given another time"),
+        pytest.param(
+            "one = open('weights.bin'); one.read(); os.utime(one.fileno())", READ, id="given another time when open"
+        ),
+        pytest.param("open('weights.bin').read(); os.chmod('weights.bin', 0o600)", READ, id="given other rights"),
+        pytest.param(
+            "one = open('weights.bin'); one.read(); os.fchmod(one.fileno(), 0o600)",
+            READ,
+            id="given other rights when open",
+        ),
+        pytest.param("open('weights.bin').read(); os.chown('weights.bin', -1, os.getgid())", READ, id="given away"),
+        pytest.param("open('weights.bin').read(); os.link('weights.bin', 'w'); os.unlink('w')", READ, id="two names"),
     ],
 )
 @linux_only
@@ -259,6 +270,56 @@ def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, re
     assert {name for name in sources if not name.endswith(".py")} == recorded
     assert changed == []
     assert unseen == ("" if how == "kernel" else f"not on Linux {platform.machine()}")
+
+
+SOUGHT = "os.path.exists('w') or open('w', 'w').write('1')"
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("code", "made"),
+    [
+        pytest.param(SOUGHT, "w", id="asked about"),
+        pytest.param(f"{TRY} open('w')\nopen('w', 'w').write('1')", "w", id="opened in vain"),
+        pytest.param("open('w', 'x').write('1')", "w", id="only if it is not there"),
+        pytest.param(
+            "os.path.exists('w') or open('w.part', 'w').write('1'); os.replace('w.part', 'w'); open('w').read()",
+            "w",
+            id="moved there",
+        ),
+        pytest.param("open('.w', 'w').write('1'); os.link('.w', 'w')", "w", id="named so if it is not there"),
+        pytest.param("os.mkdir('d'); os.path.exists('d/w') or open('d/w', 'w').write('1')", "d/w", id="within"),
+        pytest.param(
+            "os.path.exists('d') or os.mkdir('d'); open('d/w', 'w').write('1'); open('d/w').read()",
+            "d/w",
+            id="unpacked",
+        ),
+        pytest.param(SHELL.format("test -e w || echo 1 > w"), "w", id="by a subprocess"),
+        pytest.param("open('w', 'w').write('1'); open('w').read(); os.path.exists('w')", "", id="made anew each time"),
+        pytest.param("os.makedirs('d/e'); open('d/e/w', 'w').write('1')", "", id="in a folder that is made if need be"),
+        pytest.param(f"{SOUGHT}; open('w', 'a').write('2')", "", id="a table that grows"),
+        pytest.param(f"{SOUGHT}; os.unlink('w')", "", id="gone at the end"),
+        pytest.param("os.path.exists('w.log') or open('w.log', 'w').write('1')", "", id="a log"),
+        pytest.param(
+            "import tempfile\nname = tempfile.mkdtemp() + '/w'\n"
+            "os.path.exists(name) or open(name, 'w').write('1'); open(name).read()",
+            "",
+            id="temporary",
+        ),
+    ],
+)
+def test_what_a_model_looked_for_and_made_is_a_condition_of_the_next_build(root: Path, code: str, made: str) -> None:
+    sources, _, _, asked = seen_and_asked(root, code)
+    states = {name: state for name, state in asked.items() if state.startswith("made as ")}
+    assert {*states} == ({made} if made else set())
+    assert made not in sources
+    if made:
+        path, state = root / made, states[made]
+        assert state_now(str(path), state) == state
+        path.write_text("2")
+        assert state_now(str(path), state) != state
+        path.unlink()
+        assert state_now(str(path), state) == state
 
 
 @linux_only
@@ -307,6 +368,17 @@ def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_rea
     root: Path, deed: str, how: str
 ) -> None:
     sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", how, deed)
+    assert sources["weights.bin"] == "changed while it was read"
+    assert changed == [str(root / "weights.bin")]
+
+
+@linux_only
+def test_a_change_is_seen_after_which_size_and_time_are_put_back(root: Path) -> None:
+    deed = (
+        "path = root / 'weights.bin'; was = path.stat(); path.open('r+b').write(b'2'); "
+        "os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))"
+    )
+    sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", "", deed)
     assert sources["weights.bin"] == "changed while it was read"
     assert changed == [str(root / "weights.bin")]
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from run_processes import RunProcess, wait_until
-from sweeping import Listener, cells, model, sweep
+from sweeping import STAGES, Listener, cells, model, sweep
 
 from batch_export.errors import RunError
 from batch_export.record import Cell, Failure, Record
@@ -130,6 +130,35 @@ def test_what_changed_since_the_run_began_is_said(tmp_path: Path, monkeypatch: p
     listener = Listener()
     sweep(tmp_path, work, run="run", listener=listener)
     assert any("since this run began there changed: version of torch 1.0 ->" in text for text in listener.messages)
+
+
+def test_records_of_what_was_another_file_are_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("1")
+    text = "def one(): return open('one.txt').read()\ndef two(): return open('two.txt').read()\n"
+    (tmp_path / "reading.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.path.dirname(__file__)]))
+    models = [replace(model(name), target=f"reading.{name}", arguments={}) for name in ("one", "two")]
+    work = cells(models, opsets=(18,))
+    stages = {**STAGES, "Reference": "fake_stages.built"}
+    first = sweep(tmp_path / "runs", work, stages=stages, run="run")
+    listener = Listener()
+    sweep(tmp_path / "runs", work, stages=stages, run="run", listener=listener)
+    assert not any("has changed since" in text for text in listener.messages)
+    (tmp_path / "one.txt").write_text("2")
+    again = sweep(tmp_path / "runs", work, stages=stages, run="run", listener=listener)
+    assert again.records == first.records
+    told = next(text for text in listener.messages if "has changed since" in text)
+    assert told.startswith(
+        "1 kept record stands on what has changed since: one/static/opset18/cpu/core (file one.txt has"
+    )
+    assert "Next step: run the sweep anew" in told
+    sweep(tmp_path / "runs", work, stages=stages, run="other")
+    listener.messages.clear()
+    sweep(tmp_path / "runs", work, stages=stages, run="run", listener=listener)
+    assert any("another run has made its results again" in text for text in listener.messages)
 
 
 def test_toolchains_are_compared_name_by_name() -> None:

@@ -30,7 +30,7 @@ from batch_export.runner.order import Finished, Order, Started, decode_event, de
 from batch_export.runner.records_file import RecordsFile
 from batch_export.runner.settling import Settling
 from batch_export.runner.supervisor import End, Limits, blame, blamed_result
-from batch_export.runner.units import by_model, group, in_order
+from batch_export.runner.units import Unit, by_model, group, in_order
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.sources.toolchain import toolchain_for
 from batch_export.spec import InputSpec
@@ -52,6 +52,28 @@ def test_cells_are_grouped_by_what_they_share_and_split_when_workers_would_idle(
     assert split[1].name == "a/static/core/opset20"
     assert split[1].log_name == "a_static_core_opset20.log"
     assert [unit.name for unit in by_model(planned)] == ["a/measure", "b/measure"]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("a b/static/core", "a:b/static/core", "a_b/static/core"),
+        ("caf\u00e9/static/core", "cafe\u0301/static/core"),
+        ("a/image_size/core", "a_image/size/core"),
+        ("a/static/core/opset18", "a_static/core/opset18"),
+        ("a_b/measure", "a/b/measure"),
+        ("a" * 300 + "/static/core", "a" * 301 + "/static/core"),
+        ("\udcff/static/core", "_/static/core"),
+    ],
+)
+def test_no_two_units_have_one_log(names: tuple[str, ...]) -> None:
+    logs = [Unit(name, ()).log_name for name in names]
+    assert len({*logs}) == len(names)
+
+
+def test_ordinary_names_are_those_of_their_logs() -> None:
+    for name in ("bert_base/static/core", "a.b-1/full/core/opset18", "a_b/measure"):
+        assert Unit(name, ()).log_name == name.replace("/", "_") + ".log"
 
 
 def test_one_unit_of_every_model_first_and_the_longest_of_those_first() -> None:

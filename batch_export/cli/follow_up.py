@@ -58,6 +58,7 @@ def answer(question: Question, description: str, arguments: list[str]) -> int:
         stored.cells(),
         records_of(folder),
         for_runtime=getattr(asked, "for_runtime", ""),
+        tell=lambda text: print(text, file=sys.stderr),
     )
     print(found.text)
     data = msgspec.json.format(msgspec.json.encode(found)) + b"\n"

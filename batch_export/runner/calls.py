@@ -9,9 +9,12 @@ from typing import Literal
 
 import msgspec
 
-Does = Literal["opens", "enters", "makes", "moves", "empties", "touches", "kind", "status", "link", "attributes"]
+Does = Literal[
+    "opens", "enters", "makes", "moves", "empties", "touches", "alters", "kind", "status", "link", "attributes"
+]
 """`makes` is said of what a call leaves behind where nothing is, `moves` of one that replaces what is there, `empties`
-of creat(2), `touches` of one that gives a file another time; `enters` of one that makes a folder the current one;
+of creat(2), `touches` of one that gives a file another time, `alters` of one that changes what is said of it besides
+(rights, owner, attributes); `enters` of one that makes a folder the current one;
 `kind`, `status`, `link` and `attributes` are what somebody asks, see `asked.How`.
 """
 
@@ -22,7 +25,7 @@ class Call(msgspec.Struct, frozen=True):
     Attributes:
         does: what it is for.
         folder: the descriptor of the folder that the path starts from.
-        path: the path's address.
+        path: the path's address; -1: the descriptor in place of the folder's says which file is meant.
         flags: flags, such as those of open(2).
         flags_in_memory: whether there is an address in place of the flags.
         by_descriptor: whether flags may say that an open file is meant instead of the path.
@@ -59,6 +62,7 @@ _MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
 _MOVED, _MOVED_AT = Call("moves", -1, 1, source=0), Call("moves", 2, 3, source=1, source_folder=0)
 _NAMED, _NAMED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
 _TOUCHED, _TOUCHED_AT = Call("touches", -1, 0), Call("touches", 0, 1)
+_ALTERED, _ALTERED_AT, _ALTERED_OPEN = Call("alters", -1, 0), Call("alters", 0, 1), Call("alters", 0, -1)
 _HANDLE_AT = Call("opens", 0, 1)
 """name_to_handle_at: a file may be opened by its handle."""
 
@@ -102,6 +106,20 @@ MACHINES = {
             235: _TOUCHED,
             261: _TOUCHED_AT,
             280: _TOUCHED_AT,
+            90: _ALTERED,  # chmod
+            92: _ALTERED,
+            94: _ALTERED,
+            260: _ALTERED_AT,
+            268: _ALTERED_AT,
+            452: _ALTERED_AT,
+            91: _ALTERED_OPEN,
+            93: _ALTERED_OPEN,
+            188: _ALTERED,  # setxattr
+            189: _ALTERED,
+            197: _ALTERED,
+            198: _ALTERED,
+            190: _ALTERED_OPEN,
+            199: _ALTERED_OPEN,
             303: _HANDLE_AT,
         },
     ),
@@ -130,6 +148,17 @@ MACHINES = {
             11: _ATTRIBUTES,
             12: _ATTRIBUTES,
             88: _TOUCHED_AT,
+            53: _ALTERED_AT,  # fchmodat
+            54: _ALTERED_AT,
+            452: _ALTERED_AT,
+            52: _ALTERED_OPEN,
+            55: _ALTERED_OPEN,
+            5: _ALTERED,  # setxattr
+            6: _ALTERED,
+            14: _ALTERED,
+            15: _ALTERED,
+            7: _ALTERED_OPEN,
+            16: _ALTERED_OPEN,
             264: _HANDLE_AT,
         },
     ),

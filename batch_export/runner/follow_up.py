@@ -9,22 +9,25 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from batch_export.environments.making import environment_for
-from batch_export.errors import RunError, UsageError
+from batch_export.errors import ArtifactError, RunError, UsageError
 from batch_export.judge.verdict import failing_run, judge
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
 from batch_export.runner.launcher import log_tail
+from batch_export.runner.stored_models import stored_model
 from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
 from batch_export.sources.pythons_variables import HASHING, value
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer, Question, Request, refusal_file
+from batch_export.store import open_store
 from batch_export.words import did_you_mean, nearest
 
 REPRO_FOLDER = "repro"
@@ -40,6 +43,7 @@ def ask(
     records: Sequence[Record],
     *,
     for_runtime: str = "",
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Answer:
     """Asks where a cell of a run goes wrong, or for the smallest thing that fails as it does.
 
@@ -52,6 +56,7 @@ def ask(
         records: their records.
         for_runtime: a provider, or the kind of its runtime: the repro is for that runtime's developers, about the
             cell of the run that has the same file there.
+        tell: told of a stored file that is damaged; the child then makes it again.
 
     Raises:
         UsageError: the run has no such cell, or the cell did not fail.
@@ -79,14 +84,13 @@ def ask(
         )
     run, limits = failing_run(record, planned.model, spec.tolerances), limits_for(planned.model, spec.runner)
     example = {axis.name: axis.example for axis in planned.model.axes}
-    onnx = Path(spec.store_path) / record.onnx.path if record.onnx is not None else None
     request = Request(
         question=question,
         planned=planned,
         record=record,
         sizes=run.sizes if run is not None else example,
         variant=run.variant if run is not None else "",
-        onnx=str(onnx or ""),
+        onnx=_file_of(record, spec, tell),
         folder=str(
             (run_folder / REPRO_FOLDER / f"{name.replace('/', '_')}{'_for_runtime' * bool(for_runtime)}").absolute()
         ),
@@ -96,6 +100,20 @@ def ask(
         for_runtime=bool(for_runtime),
     )
     return _in_child(request)
+
+
+def _file_of(record: Record, spec: RunSpec, tell: Callable[[str], None]) -> str:
+    """The cell's file in the run's store; empty where there is none that is sound."""
+    place = Path(spec.store_path).expanduser()
+    if record.onnx is None or not place.is_dir():
+        return ""
+    try:
+        return str(stored_model(record, open_store(place, settings=replace(spec.store, remote=""))))
+    except LookupError:
+        return ""
+    except ArtifactError as error:
+        tell(str(error))
+        return ""
 
 
 def _cell(name: str, cells: Sequence[PlannedCell], run_folder: Path) -> PlannedCell:

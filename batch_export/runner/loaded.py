@@ -23,8 +23,11 @@ from batch_export.runner.asked_about import MissingModules, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
-from batch_export.runner.opened import Notes, Opened, mapped_files, stamp_of, through_links_of_processes
+from batch_export.runner.left_behind import left_behind
+from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
+from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
+from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
@@ -64,6 +67,7 @@ class LoadedFiles:
         self.missing = MissingModules(self._askers)
         """The modules that were looked for in vain."""
         self._asked: dict[tuple[str, How], str] = {}
+        self._sought: Collection[str] = ()
         self._sources: dict[str, Digest] = {}
         self._opened_last: Mapping[str, Opened] = {}
         self._used: set[str] = set()
@@ -75,8 +79,9 @@ class LoadedFiles:
         """Files that no result names, such as our own."""
         self._channel: socket.socket | None = None
         self._told: set[str] = set()
+        self._of_packages = OpenedOfPackages()
         self.of_packages: frozenset[str] = frozenset()
-        """Files of installed packages that other processes opened, as told by `sources`."""
+        """Files of installed packages that other processes opened, and data that this one did, as told by `sources`."""
         self.unseen = ""
         """Why files may be missed that Python does not open itself; empty when none is."""
         self.changed: list[str] = []
@@ -165,7 +170,13 @@ class LoadedFiles:
         self._used.clear()
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        for name in sorted((_module_files() | opened.keys()) - self._installed - self._nameless):
+        modules = _module_files()
+        data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
+        self.of_packages |= data
+        for name in self._of_packages.ownerless:
+            if digest := self._digest(Path(name), None):
+                found[name] = digest
+        for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
             if not self._names.may_count(name):
                 continue
             folder, file = os.path.split(name)
@@ -192,12 +203,22 @@ class LoadedFiles:
         """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
         asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
         chosen = self._links_to_what_was_used()
-        return states(
+        found = states(
             asked | self._asked,
             self._opened_last,
             self._sources,
             lambda name: chosen.get(name) or self._names.of_asked(name),
         )
+        made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
+        return tuple(sorted({*found, *made.items()}))
+
+    def _name_of_made(self, name: str) -> str | None:
+        if not self._names.may_count(name):
+            return None
+        folder, file = os.path.split(name)
+        path = Path(os.path.realpath(folder), file)
+        recorded = None if is_installed(path) else self._names.of(path)
+        return None if recorded in self._sources else recorded
 
     def used(self) -> list[str]:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
@@ -238,12 +259,15 @@ class LoadedFiles:
             self.unseen = told.blind
             self.of_packages = frozenset(told.of_packages)
             self._asked = {(path, how): state for path, how, state in told.asked}
+            self._sought = told.sought
             self._listed |= self._listed_elsewhere(told)
             return told.files
+        self.of_packages = frozenset()
         for name in mapped_files():
             if name not in self._notes.files and self._names.may_count(name):
                 self._notes.add(name, os.O_RDONLY)
         self._notes.mark()
+        self._sought = self._notes.sought
         return self._notes.files
 
     def _listed_elsewhere(self, told: Testimony) -> set[str]:
@@ -284,12 +308,22 @@ class LoadedFiles:
             return ""
         if status is None:
             return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
-        if note.before is not None and not note.wrote and stamp_of(status) != tuple(note.before):
+        if self._is_another(path, note, stamp_of(status)):
             return self._unsure(path, self.changed, CHANGED)
         try:
             return content_digest(path) if path.is_file() else ""
         except OSError:
             return UNREADABLE
+
+    def _is_another(self, path: Path, note: Opened, now: Stamp) -> bool:
+        if not note.is_another(now, exactly=self._channel is not None):
+            return False
+        if note.is_another(now, exactly=False):
+            return True
+        try:
+            return stamp_of(os.stat(path)) == now  # there are file systems that say another time at each look
+        except OSError:
+            return True
 
     def _unsure(self, path: Path, names: list[str], digest: Digest) -> Digest:
         if str(path) not in self._told:

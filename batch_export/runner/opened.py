@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Callable
 from functools import cache
@@ -18,11 +17,11 @@ from pathlib import Path
 import msgspec
 
 from batch_export.runner.made import Made
-from batch_export.sources.asked import How, state_of
+from batch_export.runner.spellings import without_ways_up
+from batch_export.runner.system_folders import PLACES_OF_PACKAGES
+from batch_export.sources.asked import ABSENT, How, state_of
 from batch_export.sources.closure import is_installed
 
-_PACKAGES = f"{os.sep}site-packages{os.sep}"
-_PLACES_OF_PACKAGES = (_PACKAGES, f"{os.sep}dist-packages{os.sep}")
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
 
 _UPWARDS = f"{os.sep}{os.pardir}{os.sep}"
@@ -33,8 +32,10 @@ _PLACE_ONLY = getattr(os, "O_PATH", 0)
 WRITTEN_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _ONLY_NEW = os.O_CREAT | os.O_EXCL
 
-Stamp = tuple[int, int, int]
-"""Time of the last change in ns, size and inode: what shows that a file is not the one that it was."""
+Stamp = tuple[int, int, int, int]
+"""Time of the last change in ns, size, inode, and when anything of these or of its names and rights was changed last:
+what shows that a file is not the one that it was.
+"""
 
 
 class Opened(msgspec.Struct, array_like=True):
@@ -46,6 +47,8 @@ class Opened(msgspec.Struct, array_like=True):
         wrote: whether it was ever opened for writing.
         read: whether it was ever opened for reading.
         passing: whether it is a pipe or a device that was there: what was read of it nobody can read again.
+        altered: whether its names, rights or attributes were changed by whoever is watched.
+        whole: whether whoever opened it for writing made all of it: none added to what was there or changed a part.
     """
 
     before: Stamp | None
@@ -53,6 +56,8 @@ class Opened(msgspec.Struct, array_like=True):
     wrote: bool
     read: bool
     passing: bool = False
+    whole: bool = True
+    altered: bool = False
 
     def is_of_model(self, now: Stamp | None) -> bool:
         """Returns whether there is nothing in it that was there before the model wrote it, or nobody read that.
@@ -62,7 +67,18 @@ class Opened(msgspec.Struct, array_like=True):
         """
         if self.before is None:
             return self.output or (self.wrote and now is not None)
-        return self.wrote and (not self.read or (self.output and now != tuple(self.before)))
+        return self.wrote and (not self.read or (self.output and (now is None or now[:3] != tuple(self.before)[:3])))
+
+    def is_another(self, now: Stamp, *, exactly: bool) -> bool:
+        """Returns whether somebody else may have changed it since it was opened first.
+
+        Args:
+            now: the file as it is.
+            exactly: whether all is known that whoever is watched did to it, so that a change of anything is another's.
+        """
+        if self.before is None or self.wrote:
+            return False
+        return now[:3] != tuple(self.before)[:3] or (exactly and not self.altered and now != tuple(self.before))
 
 
 class Notes:
@@ -79,7 +95,10 @@ class Notes:
         """Folder -> process -> how often it was opened to be listed."""
         self.of_packages: dict[str, None] = {}
         """Files of installed packages that processes which the child started have opened."""
-        self._marked = (0, 0, 0)
+        self.sought: dict[str, None] = {}
+        """What somebody asked about or tried to open, or to make only if it was not there, when it was not there."""
+        self._altered: set[str] = set()
+        self._marked = (0, 0, 0, 0)
         self._ignored = ignored
         self._made = Made()
 
@@ -92,7 +111,9 @@ class Notes:
         if self._is_ignored(path):
             return False
         writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, _reads(flags)
+        whole = not writes or (flags & os.O_TRUNC or flags & _ONLY_NEW == _ONLY_NEW) != 0
         origin = self._made.origin(path)
+        looks = not flags & os.O_CREAT or flags & _ONLY_NEW == _ONLY_NEW
         known = self.files.get(origin or path)
         if flags & _ONLY_NEW == _ONLY_NEW and origin is not None and os.path.lexists(path):
             self.ask(path, "kind")  # it will fail
@@ -100,9 +121,12 @@ class Notes:
         if known is not None:
             known.wrote |= writes
             known.read |= reads
+            known.whole &= whole
             return False
         if origin is None:
-            self.files[path] = Opened(None, output=True, wrote=True, read=reads)
+            if looks:
+                self._seek(path)
+            self.files[path] = Opened(None, output=True, wrote=True, read=reads, whole=whole)
             return False
         if _UPWARDS in path:
             self.ask_links(path.rpartition(_UPWARDS)[0])
@@ -110,6 +134,8 @@ class Notes:
             found = os.stat(path)
         except (OSError, ValueError):
             before = None
+            if looks:
+                self._seek(path)
         else:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
@@ -119,7 +145,8 @@ class Notes:
                 return stat.S_ISDIR(found.st_mode)
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
-        self.files[origin] = Opened(before, output, writes, reads)
+        altered = origin in self._altered
+        self.files[origin] = Opened(before, output, writes, reads, whole=whole, altered=altered)
         return False
 
     def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
@@ -139,6 +166,10 @@ class Notes:
             if not os.path.isdir(path):
                 self.ask(path, "kind")
             return
+        if source:
+            self.alter(source)
+            if not replaces:
+                self._seek(path)
         self.add(path, WRITTEN_ANEW)
         self._made.make(path, source)
 
@@ -148,13 +179,29 @@ class Notes:
         if known is not None:
             known.wrote = True
 
+    def alter(self, path: str) -> None:
+        """Notes that a file is about to get another name, other rights or attributes, by which its content stays."""
+        origin = self._made.origin(path)
+        if origin is not None and not self._is_ignored(path):
+            self._altered.add(origin)
+            if origin in self.files:
+                self.files[origin].altered = True
+
     def ask(self, path: str, how: How) -> None:
         """Notes that somebody asks about a path, and how exactly."""
-        if self._is_ignored(path) or (_PACKAGES in path and is_installed(path)) or (path, how) in self.asked:
+        if self._is_ignored(path) or (path, how) in self.asked or _is_installed(path):
             return
         if self._made.origin(path) != path:
+            self._seek(path)
             return  # it answers about its own doing
-        self.asked[path, how] = state_of(path, how)
+        state = self.asked[path, how] = state_of(path, how)
+        if state == ABSENT:
+            self._seek(path)
+
+    def _seek(self, path: str) -> None:
+        """Notes a path that somebody looks for, if nothing is there."""
+        if path not in self.sought and not os.path.lexists(path):
+            self.sought[path] = None
 
     def ask_links(self, path: str) -> None:
         """Notes the links that lead to a folder from which relative paths may start: these do not name it any more."""
@@ -177,17 +224,19 @@ class Notes:
 
     def mark(self) -> None:
         """Says that what was noted so far is the model's."""
-        self._marked = (len(self.files), len(self.asked), len(self.of_packages))
+        self._marked = (len(self.files), len(self.asked), len(self.of_packages), len(self.sought))
 
     def rewind(self) -> None:
         """Says that what was noted since the mark is not the model's; what it opens later is noted anew."""
-        opened, asked, of_packages = self._marked
+        opened, asked, of_packages, sought = self._marked
         for path in [*self.files][opened:]:
             del self.files[path]
         for question in [*self.asked][asked:]:
             del self.asked[question]
         for path in [*self.of_packages][of_packages:]:
             del self.of_packages[path]
+        for path in [*self.sought][sought:]:
+            del self.sought[path]
 
 
 def is_of_package(path: str) -> bool:
@@ -195,17 +244,11 @@ def is_of_package(path: str) -> bool:
 
     What starts with every interpreter (`.pth`), and metadata, which many look all over, say nothing about who is used.
     """
-    return (
-        any(folder in path for folder in _PLACES_OF_PACKAGES)
-        and is_installed(path)
-        and not path.endswith(".pth")
-        and not any(folder in path for folder in _METADATA)
-    )
+    return _is_installed(path) and not path.endswith(".pth") and not any(folder in path for folder in _METADATA)
 
 
-def without_ways_up(path: str) -> str:
-    """Returns where a path leads that goes up again (`/etc/../home/x`): its beginning says nothing about it."""
-    return os.path.realpath(path) if os.pardir in path.split(os.sep) else path
+def _is_installed(path: str) -> bool:
+    return any(folder in path for folder in PLACES_OF_PACKAGES) and is_installed(path)
 
 
 def is_passing(status: os.stat_result) -> bool:
@@ -230,33 +273,7 @@ def _reads(flags: int) -> bool:
 
 def stamp_of(status: os.stat_result) -> Stamp:
     """Returns what distinguishes this state of a file from others."""
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def in_one_spelling(path: str) -> str:
-    """Returns a path without folders that are `.` or nothing; what follows them, and `..`, depends on links."""
-    while "/./" in path:
-        path = path.replace("/./", "/")
-    return re.sub("//+", "/", path) if "//" in path else path
-
-
-def through_links_of_processes(path: str, task: int | None = None) -> str:
-    """Returns where a path leads that goes through a process' folder or descriptor, such as `/proc/self/cwd/data`.
-
-    Args:
-        path: absolute.
-        task: who uses it; None: this process.
-    """
-    if not path.startswith(("/proc/", "/dev/fd/")):
-        return path
-    if path.startswith("/dev/fd/"):
-        path = f"/proc/self/fd/{path.removeprefix('/dev/fd/')}"
-    parts = path.split("/")
-    if len(parts) < 4 or not {"cwd", "root", "fd"}.intersection(parts[3:6]):
-        return path
-    if parts[2] in ("self", "thread-self"):
-        parts[2] = str(task or os.getpid())
-    return os.path.realpath("/".join(parts))
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
 
 
 def mapped_files() -> set[str]:

@@ -2,9 +2,10 @@
 
 Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
 count is for `askers.py` to say. Another program that is given the environment may read all of it, and so may who asks C
-for `getenv`, takes `posix.environ` or opens `/proc/self/environ`; what C extensions read for themselves is out of
-reach. Of a forked process is known whether it has read any, not which. The current folder's name counts where the
-user's own code asks for it by itself; where a library makes a path absolute, what is done with that path counts.
+for `getenv` or to start a program, takes `posix.environ` or opens `/proc/self/environ`; what C extensions read for
+themselves is out of reach. Of a forked process is known whether it has read any, not which. The current folder's name
+counts where the user's own code asks for it by itself; where a library makes a path absolute, what is done with that
+path counts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from batch_export.runner.system_folders import is_environment
 from batch_export.sources import pythons_variables
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
 
-_FOR_C = frozenset({"getenv", "secure_getenv", "environ"})
+_OF_C = "getenv secure_getenv environ system popen execl execlp execv execvp execvpe posix_spawn posix_spawnp"
+_FOR_C = frozenset(_OF_C.split())
+"""What C is asked for who wants a variable, or starts a program that has them all."""
 _WHERE_TEXTS_ARE_KEPT, _STARTS_PROGRAMS = "posix", "_posixsubprocess"
 _ENVIRONMENT_OF_A_PROGRAM = 5
 """Where it stands among the arguments of `fork_exec`."""

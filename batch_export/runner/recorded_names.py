@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
-from batch_export.runner.opened import without_ways_up
+from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import is_systems_own
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import DERIVED_SUFFIXES, is_side_file

@@ -1,7 +1,8 @@
 """Measuring suspects again: the old file and the new one of a cell, both from the store, in one child at a time.
 
-Records of both sides arrive, `PairedFacts` by cell leave. Nothing is cached and no verdict is given; a file that is no
-longer in the store, or a child that dies, is a fact with an error. The parent only finds the files and waits.
+Records of both sides arrive, `PairedFacts` by cell leave. Nothing is cached and no verdict is given; a file that is
+damaged or no longer in the store, or a child that dies, is a fact with an error. The parent only finds the files and
+waits.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from batch_export.errors import ArtifactError
 from batch_export.record import Cell, Record
+from batch_export.runner.stored_models import stored_model
 from batch_export.runtime.paired import PairedFacts
 from batch_export.runtime.paired_child import PairedOrder
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.store import Store, read_entry
-from batch_export.store.entry import is_digest
 
 _START_LIMIT_S = 120.0
 _MODULE = "batch_export.runtime.paired_child"
@@ -54,15 +56,15 @@ def remeasure(
             say(f"measuring again, old file against new: {cell.name}")
         try:
             order = PairedOrder(
-                base=str(_model(base[cell], base_store)),
+                base=str(stored_model(base[cell], base_store)),
                 base_reference=str(_reference(base[cell], base_store)),
-                new=str(_model(new[cell], new_store)),
+                new=str(stored_model(new[cell], new_store)),
                 new_reference=str(_reference(new[cell], new_store)),
                 provider=providers[cell.provider],
                 threads=threads,
                 budget_s=budget_s,
             )
-        except LookupError as error:
+        except (LookupError, ArtifactError) as error:
             facts[cell] = PairedFacts(error=str(error.args[0]))
             continue
         facts[cell] = _in_child(order)
@@ -88,23 +90,10 @@ def _in_child(order: PairedOrder) -> PairedFacts:
         return PairedFacts(error=f"{type(error).__name__} while measuring again")
 
 
-def _model(record: Record, store: Store) -> Path:
-    if record.onnx is None:
-        raise LookupError("it has no file")
-    path, sha256 = store.root / record.onnx.path, record.onnx.sha256
-    if path.is_file() and path.resolve().is_relative_to(store.root.resolve()):  # the record may be somebody else's
-        return path
-    found = next(store.content.models.glob(f"*/{sha256}.onnx"), None) if is_digest(sha256) else None
-    if found is None:
-        raise LookupError(f"the file {sha256[:12]} is no longer in the store")
-    return found
-
-
 def _reference(record: Record, store: Store) -> Path:
     key = next((action.key for action in record.actions if action.mnemonic == "Reference"), "")
     entry = read_entry(store.entry_path(key)) if key else None
     digest = entry.result.artifacts.get("reference") if entry is not None else None
-    path = store.content.find(digest) if digest else None
-    if path is None:
+    if digest is None or store.content.find(digest) is None:
         raise LookupError("its example inputs are no longer in the store")
-    return path
+    return store.blob_path(digest)

@@ -19,6 +19,7 @@ from batch_export.plan import walk as plan
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Failure, Record
 from batch_export.runner.assemble import assemble, skipped
+from batch_export.runner.kept_records import told_of_outdated
 from batch_export.runner.prefetch import prefetch
 from batch_export.runner.records_file import LOGS_NAME, RecordsFile
 from batch_export.runner.reporter import Reporter
@@ -73,6 +74,8 @@ class Settling:
             self._reporter.message(f"{len(self._places)} of {len(self._cells)} cells have their records already")
             if changed:
                 self._reporter.message(f"since this run began there changed: {', '.join(changed)}")
+            if told := told_of_outdated(self.records(), self._site.store):
+                self._reporter.message(told)
 
     def records(self) -> StoredRecords:
         """Returns the records so far, in the order of the planned cells, as they lie in the run's folder."""

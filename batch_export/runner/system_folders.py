@@ -34,7 +34,8 @@ _MEMORY = "/dev/shm/"
 _SIGNS_IN_MEMORY = ("/dev/shm/sem.", "/dev/shm/__KMP_REGISTERED_LIB_")
 """Semaphores, and what Intel's OpenMP runtime leaves for its other copies."""
 
-
+PLACES_OF_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""What is in the path of whatever is installed, in a system's folder too: whose it is counts."""
 _ENVIRONMENT = re.compile(r"/proc/[^/]+/(task/[0-9]+/)?environ")
 
 
@@ -45,7 +46,9 @@ def is_environment(path: str) -> bool:
 
 def tells_nothing(path: str) -> bool:
     """Returns whether nobody has to know that something at an absolute path was used."""
-    return is_systems_own(path) and not is_environment(path)
+    if not is_systems_own(path):
+        return False
+    return not (is_environment(path) or any(folder in path for folder in PLACES_OF_PACKAGES))
 
 
 def is_systems_own(path: str) -> bool:

@@ -11,6 +11,9 @@ from batch_export.digest import digest_bytes
 from batch_export.plan.matrix import PlannedCell
 
 _LOG_NAME_BYTES = 200
+_WORD = r"(?:[^\W_]|[.+-])+"
+_ORDINARY = re.compile(rf"[\w.+-]+/(?:measure|{_WORD}/(?!(?:measure|opset\d+)$){_WORD}(?:/opset\d+)?)")
+"""Names of units that stay different where underscores stand for slashes: only a model's has any of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,10 @@ class Unit:
 
     @property
     def log_name(self) -> str:
-        """The name of the unit's log."""
+        """The name of the unit's log, which no other unit has: with a digest where the plain name may be another's."""
         plain = re.sub(r"[^\w.+-]", "_", self.name)
-        if len(plain.encode()) > _LOG_NAME_BYTES:
-            plain = f"{plain[: _LOG_NAME_BYTES // 4]}-{digest_bytes(self.name.encode())[:16]}"
+        if _ORDINARY.fullmatch(self.name) is None or len(plain.encode()) > _LOG_NAME_BYTES:
+            plain = f"{plain[: _LOG_NAME_BYTES // 4]}-{digest_bytes(self.name.encode('utf-8', 'surrogatepass'))[:16]}"
         return plain + ".log"
 
 

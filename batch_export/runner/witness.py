@@ -23,14 +23,8 @@ import msgspec
 
 from batch_export.runner.calls import MACHINES, Call
 from batch_export.runner.kernel_filter import LISTEN
-from batch_export.runner.opened import (
-    WRITTEN_ANEW,
-    Notes,
-    Opened,
-    in_one_spelling,
-    is_of_package,
-    through_links_of_processes,
-)
+from batch_export.runner.opened import WRITTEN_ANEW, Notes, Opened, is_of_package
+from batch_export.runner.spellings import in_one_spelling, through_links_of_processes
 from batch_export.sources.asked import How
 from batch_export.sources.name_texts import name_of, text_of
 
@@ -56,6 +50,7 @@ class Testimony(msgspec.Struct):
         listed: folder -> process -> how often it was opened to be listed.
         of_packages: files of installed packages that processes have opened which the child started.
         interpreters: those of the processes that execute Python, which lists folders to find modules.
+        sought: what was looked for when it was not there.
         blind: why something may have been missed; empty when nothing was.
     """
 
@@ -64,6 +59,7 @@ class Testimony(msgspec.Struct):
     listed: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
     of_packages: list[str] = msgspec.field(default_factory=list)
     interpreters: set[int] = msgspec.field(default_factory=set)
+    sought: list[str] = msgspec.field(default_factory=list)
     blind: str = ""
 
 
@@ -88,6 +84,7 @@ def _renamed(told: Testimony, name: Callable[[str], str]) -> Testimony:
         {name(path): counts for path, counts in told.listed.items()},
         [*map(name, told.of_packages)],
         told.interpreters,
+        [*map(name, told.sought)],
         told.blind,
     )
 
@@ -154,7 +151,9 @@ class Witness:
         self._notes.mark()
         asked = [(path, how, state) for (path, how), state in self._notes.asked.items()]
         notes = self._notes
-        told = Testimony(notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, self._blind)
+        told = Testimony(
+            notes.files, asked, notes.listed, [*notes.of_packages], self._interpreters, [*notes.sought], self._blind
+        )
         handle = os.memfd_create("opened")
         with os.fdopen(handle, "wb") as stream:
             stream.write(msgspec.msgpack.encode(_renamed(told, text_of)))
@@ -189,7 +188,7 @@ class Witness:
         call = self._machine.calls[number]
         memory = os.open(f"/proc/{task}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            name = _text(memory, arguments[call.path])
+            name = _text(memory, arguments[call.path]) if call.path >= 0 and arguments[call.path] else ""
             source = _text(memory, arguments[call.source]) if call.source >= 0 else ""
             flags = arguments[call.flags] if call.flags >= 0 else 0
             if call.flags_in_memory:
@@ -200,7 +199,7 @@ class Witness:
             raise
         finally:
             os.close(memory)
-        if not name:
+        if not name and call.does not in ("touches", "alters"):
             return  # by the descriptor alone, whose opening was seen
         path = _absolute(task, name, arguments[call.folder] if call.folder >= 0 else _AT_FDCWD)
         if source:
@@ -214,6 +213,8 @@ class Witness:
             self._notes.add(path, WRITTEN_ANEW)
         elif call.does == "touches":
             self._notes.touch(path)
+        elif call.does == "alters":
+            self._notes.alter(path)
         elif call.does == "enters":
             self._notes.ask_links(path)
         elif call.does == "status":
@@ -244,11 +245,13 @@ def _text(memory: int, address: int) -> str:
 
 
 def _absolute(task: int, name: str, start: int) -> str:
-    """The absolute path of what a thread calls `name`, which starts from the folder of that descriptor."""
+    """The absolute path of what a thread calls `name`, which starts from the folder of that descriptor; without a name
+    what that descriptor is of.
+    """
     if not name.startswith("/"):
         start = _signed(start)
         base = os.readlink(f"/proc/{task}/cwd" if start == _AT_FDCWD else f"/proc/{task}/fd/{start}")
-        name = os.path.join(base, name)
+        name = os.path.join(base, name) if name else base
     return through_links_of_processes(in_one_spelling(name), task)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import Literal
 
 from batch_export.digest import digest_value
+from batch_export.sources.file_digests import content_digest
 from batch_export.sources.name_texts import name_of, text_of
 
 How = Literal["kind", "status", "link", "attributes"]
@@ -20,7 +22,7 @@ and listxattr(2) extended attributes, of which those of the system do not count.
 
 ABSENT = "absent"
 """There is nothing; in place of the digest of a file that was looked for, too."""
-_FILE, _LINK, _ATTRIBUTES = "file", "link", "attributes"
+_FILE, _LINK, _ATTRIBUTES, _MADE = "file", "link", "attributes", "made as"
 _OF_USERS = "user."
 
 
@@ -42,6 +44,14 @@ def state_of(path: str, how: How) -> str:
     return "folder" if stat.S_ISDIR(found.st_mode) else "other"
 
 
+def made_as(path: str) -> str:
+    """Returns the state of a file that was not there, and that whoever looked for it has made; empty if it is gone."""
+    try:
+        return f"{_MADE} {content_digest(Path(path))}"
+    except OSError:
+        return ""
+
+
 def _attributes(path: str) -> str:
     try:
         names = sorted(name for name in os.listxattr(path) if name.startswith(_OF_USERS))
@@ -51,7 +61,12 @@ def _attributes(path: str) -> str:
 
 
 def state_now(path: str, state: str) -> str:
-    """Returns what is at `path` now, as exactly as `state` was learned."""
+    """Returns what is at `path` now, as exactly as `state` was learned.
+
+    What was made where nothing was is the same where nothing is: it would be made again.
+    """
+    if state.startswith(f"{_MADE} "):
+        return (made_as(path) or state_of(path, "status")) if os.path.lexists(path) else state
     if state == ABSENT:
         return state_of(path, "link") if os.path.lexists(path) else ABSENT  # a link to nowhere is something
     word, _, more = state.partition(" ")

@@ -120,11 +120,11 @@ def owners_of_files(files: Iterable[str]) -> set[str]:
     Args:
         files: of modules, as bytecode too, or others; what lies in no folder on `sys.path` has no owner.
     """
-    return owners(("", _source_of(file)) for file in files)
+    return owners(("", source_of(file)) for file in files)
 
 
-def _source_of(file: str) -> str:
-    """The file whose bytecode it is; others as they are."""
+def source_of(file: str) -> str:
+    """Returns the file whose bytecode it is; others as they are."""
     folder, name = os.path.split(file)
     parent, last = os.path.split(folder)
     return os.path.join(parent, f"{name.partition('.')[0]}.py") if last == "__pycache__" else file
@@ -178,7 +178,7 @@ def _holds(metadata: str, unit: str, *, by_name: bool) -> bool:
     record = _text(os.path.join(metadata, "RECORD"), changed) or _text(os.path.join(metadata, "SOURCES.txt"), changed)
     if record:
         lines = f"\n{record}"
-        return f"\n{unit}/" in lines or f"\n{unit}." in lines
+        return any(f"\n{unit}{end}" in lines for end in ("/", ".", ","))
     tops = _text(os.path.join(metadata, "top_level.txt"), changed).split()
     return unit.partition("/")[0] in tops if tops else by_name
 

@@ -1,0 +1,54 @@
+"""Which files of installed packages a child has opened that are no modules of its own: a package's data, a library that
+C code loads, all of a package that only holds data.
+
+Paths that were opened and the files of modules arrive; files leave, whose owners' versions then count, and those that
+no distribution owns, which count one by one. Whose the modules are imports tell (`used_packages.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from importlib.machinery import all_suffixes
+
+from batch_export.runner.opened import is_of_package
+from batch_export.sources import distributions
+
+_OF_MODULES = (*all_suffixes(), ".so")
+
+
+class OpenedOfPackages:
+    """Looks at each path once, however many steps of a child ask."""
+
+    def __init__(self) -> None:
+        self._looked_at: set[str] = set()
+        self._owned: set[str] = set()
+        self.ownerless: set[str] = set()
+        """Data files of no distribution."""
+
+    def look(
+        self, opened: Collection[str], modules: Collection[str], real_folder: Callable[[str], str]
+    ) -> frozenset[str]:
+        """Returns the files of packages, no modules', that have been opened so far.
+
+        Args:
+            opened: paths that were opened.
+            modules: files of the modules of this process.
+            real_folder: returns a folder without links.
+        """
+        for name in set(opened) - self._looked_at:
+            self._looked_at.add(name)
+            folder, file = os.path.split(name)
+            for path in {name, os.path.join(real_folder(folder), file)}:
+                if not is_of_package(path) or path in modules or distributions.source_of(path) in modules:
+                    continue
+                if os.path.isfile(path):
+                    self._take(path)
+        return frozenset(self._owned)
+
+    def _take(self, path: str) -> None:
+        owners = distributions.owners_of_files([path])
+        if any(owner.startswith(distributions.WITHOUT_METADATA) for owner in owners) and not path.endswith(_OF_MODULES):
+            self.ownerless.add(path)
+        elif owners:
+            self._owned.add(path)
