@@ -10,12 +10,12 @@ from typing import Literal
 import msgspec
 
 Does = Literal[
-    "opens", "enters", "makes", "moves", "empties", "touches", "alters", "kind", "status", "link", "attributes"
+    "opens", "enters", "makes", "moves", "empties", "touches", "alters", "lists", "kind", "status", "link", "attributes"
 ]
 """`makes` is said of what a call leaves behind where nothing is, `moves` of one that replaces what is there, `empties`
 of creat(2), `touches` of one that gives a file another time, `alters` of one that changes what is said of it besides
-(rights, owner, attributes); `enters` of one that makes a folder the current one;
-`kind`, `status`, `link` and `attributes` are what somebody asks, see `asked.How`.
+(rights, owner, attributes), `lists` of one that reads what is in a folder; `enters` of one that makes it the current
+one; `kind`, `status`, `link` and `attributes` are what somebody asks, see `asked.How`.
 """
 
 
@@ -63,6 +63,8 @@ _MOVED, _MOVED_AT = Call("moves", -1, 1, source=0), Call("moves", 2, 3, source=1
 _NAMED, _NAMED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
 _TOUCHED, _TOUCHED_AT = Call("touches", -1, 0), Call("touches", 0, 1)
 _ALTERED, _ALTERED_AT, _ALTERED_OPEN = Call("alters", -1, 0), Call("alters", 0, 1), Call("alters", 0, -1)
+_LISTED = Call("lists", 0, -1)
+"""getdents, of a folder that is open."""
 _HANDLE_AT = Call("opens", 0, 1)
 """name_to_handle_at: a file may be opened by its handle."""
 
@@ -121,6 +123,8 @@ MACHINES = {
             190: _ALTERED_OPEN,
             199: _ALTERED_OPEN,
             303: _HANDLE_AT,
+            78: _LISTED,
+            217: _LISTED,
         },
     ),
     "aarch64": Machine(
@@ -160,6 +164,7 @@ MACHINES = {
             7: _ALTERED_OPEN,
             16: _ALTERED_OPEN,
             264: _HANDLE_AT,
+            61: _LISTED,
         },
     ),
 }

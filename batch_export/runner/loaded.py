@@ -109,15 +109,14 @@ class LoadedFiles:
             path = "." if arguments[0] is None else arguments[0]
             if isinstance(path, int):
                 path = f"/proc/self/fd/{path}"
-            else:
-                self._listings_by_python[_absolute(path)] += 1
+            self._listings_by_python[_absolute(path)] += 1
             if self._askers.count(sys._getframe(2)):
                 self._listed.add(_absolute(path))
         elif event in _MADE:
             if self._channel is None:
                 self._note_made(event, arguments)
         elif event == "open":
-            path, mode, flags = arguments
+            path, _, flags = arguments
             if not isinstance(path, str | bytes | os.PathLike):
                 return
             if (flags or 0) & _NAMELESS == _NAMELESS != 0:
@@ -126,8 +125,6 @@ class LoadedFiles:
                 self._listings_by_python[_absolute(path)] += 1
             elif self._channel is None:
                 self._notes.add(_absolute(path), flags or 0)
-            elif mode is None and os.path.isdir(path):
-                self._listings_by_python[_absolute(path)] += 1
 
     def _noting(self, make: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(make)

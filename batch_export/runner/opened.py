@@ -102,14 +102,10 @@ class Notes:
         self._ignored = ignored
         self._made = Made()
 
-    def add(self, path: str, flags: int) -> bool:
-        """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2).
-
-        Returns:
-            Whether it is a folder, which somebody may list.
-        """
+    def add(self, path: str, flags: int) -> None:
+        """Notes a call before it is carried out; `path` is absolute, `flags` are those of open(2)."""
         if self._is_ignored(path):
-            return False
+            return
         writes, reads = flags & (os.O_WRONLY | os.O_RDWR) != 0, _reads(flags)
         whole = not writes or (flags & os.O_TRUNC or flags & _ONLY_NEW == _ONLY_NEW) != 0
         origin = self._made.origin(path)
@@ -117,17 +113,17 @@ class Notes:
         known = self.files.get(origin or path)
         if flags & _ONLY_NEW == _ONLY_NEW and origin is not None and os.path.lexists(path):
             self.ask(path, "kind")  # it will fail
-            return False
+            return
         if known is not None:
             known.wrote |= writes
             known.read |= reads
             known.whole &= whole
-            return False
+            return
         if origin is None:
             if looks:
                 self._seek(path)
             self.files[path] = Opened(None, output=True, wrote=True, read=reads, whole=whole)
-            return False
+            return
         if _UPWARDS in path:
             self.ask_links(path.rpartition(_UPWARDS)[0])
         try:
@@ -142,12 +138,11 @@ class Notes:
             if not stat.S_ISREG(found.st_mode):
                 if _reads(flags) and is_passing(found) and not self._is_ignored(os.path.realpath(path)):
                     self.files[origin] = Opened(stamp_of(found), output=False, wrote=writes, read=True, passing=True)
-                return stat.S_ISDIR(found.st_mode)
+                return
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
         altered = origin in self._altered
         self.files[origin] = Opened(before, output, writes, reads, whole=whole, altered=altered)
-        return False
 
     def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
         """Notes that a call is about to make something at `path`: something new, or another name of `source`.

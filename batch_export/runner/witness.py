@@ -199,7 +199,7 @@ class Witness:
             raise
         finally:
             os.close(memory)
-        if not name and call.does not in ("touches", "alters"):
+        if not name and call.does not in ("touches", "alters", "lists"):
             return  # by the descriptor alone, whose opening was seen
         path = _absolute(task, name, arguments[call.folder] if call.folder >= 0 else _AT_FDCWD)
         if source:
@@ -215,6 +215,9 @@ class Witness:
             self._notes.touch(path)
         elif call.does == "alters":
             self._notes.alter(path)
+        elif call.does == "lists":
+            if _process_of(task) not in self._notes.listed.get(path, {}):  # it was opened as any file is
+                self._list(path, task)
         elif call.does == "enters":
             self._notes.ask_links(path)
         elif call.does == "status":
@@ -227,8 +230,7 @@ class Witness:
             self._list(path, task)
             self._notes.ask_links(path)
         else:
-            if self._notes.add(path, flags):  # whoever opens a folder so may list it all the same
-                self._list(path, task)
+            self._notes.add(path, flags)
             # What the child itself imports, it tells better: it knows for whose sake.
             if is_of_package(path) and task != self._child and _process_of(task) != self._child:
                 self._notes.add_of_package(path)
