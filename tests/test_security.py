@@ -35,7 +35,7 @@ from batch_export.report.sarif import sarif_text
 from batch_export.report.spreadsheet import csv_text
 from batch_export.report.summary import Counts, summarise
 from batch_export.report.terminal import tell
-from batch_export.runner import remeasure
+from batch_export.runner.stored_models import stored_model
 from batch_export.runner.units import Unit
 from batch_export.store import open_store
 
@@ -155,12 +155,12 @@ def test_a_record_from_elsewhere_names_no_file_outside_of_the_store(tmp_path: Pa
     for digest in ("a" * 64, "../../outside", "*"):
         record = passed(cell(), onnx=OnnxFacts(path, digest, 1, 20, 1))
         with pytest.raises(LookupError, match="is no longer in the store"):
-            remeasure._model(record, store)
+            stored_model(record, store)
     result = put_result(store, "a", tmp_path)
     assert result.model is not None
     inside = store.model_path(result.model)
     here = passed(cell(), onnx=OnnxFacts(inside.relative_to(store.root).as_posix(), result.model.onnx, 1, 20, 1))
-    assert remeasure._model(here, store) == inside
+    assert stored_model(here, store) == inside
 
 
 # texts stay texts
