@@ -7,9 +7,12 @@ asked as Python asks which of the two it is, so that the answer is a limit of th
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,6 +45,8 @@ _TYPED = frozenset(
 )
 """Functions of tensors whose dtype goes by no number."""
 
+_MODES: Any = torch.overrides
+_FREE = frozenset((torch.SymInt, torch.SymFloat))
 _OF_NUMBERS = ("sym_", "_sym_", "_check")
 """What the names of functions begin with that give no tensor."""
 
@@ -57,6 +62,8 @@ class EitherKind(torch.SymFloat):
     def __init__(self, value: torch.SymFloat, settled: Callable[[], Any]) -> None:
         super().__init__(value.node)  # type: ignore[no-untyped-call]
         self.settled = settled
+        if (watched := _WATCHED.get()) is not None:
+            watched.look()
 
     def __neg__(self) -> Any:
         return EitherKind(-as_fraction(self), lambda: -self.settled())
@@ -93,6 +100,11 @@ def extreme(own: Callable[..., Any], torchs: Callable[..., Any], *args: Any, **g
         torchs: the function that a capture has in its place.
         args, given: as for the function.
     """
+    for one in args:
+        if type(one) in _FREE or isinstance(one, (EitherKind, list, tuple)):
+            break
+    else:
+        return torchs(*args, **given)
     if torch.compiler.is_dynamo_compiling() or given:
         return torchs(*args, **given)
     numbers = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
@@ -169,6 +181,48 @@ class Settling(TorchFunctionMode):
         if is_asked and not _is_typed(func, pytree.tree_leaves((list(args), given)), given):
             args, given = pytree.tree_map(settled, (args, given))
         return func(*args, **given)
+
+
+@contextlib.contextmanager
+def settling_once_there_are_any() -> Iterator[None]:
+    """Within, functions of torch ask for the kind of such numbers, before anybody else sees them.
+
+    Looking at every call costs a tenth of a capture, so that nobody does until the first of them is made.
+    """
+    watched = _Watched(_MODES._len_torch_function_stack())
+    token = _WATCHED.set(watched)
+    try:
+        yield
+    finally:
+        _WATCHED.reset(token)
+        if watched.is_looked_at:
+            _MODES._pop_mode()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A capture.
+
+    Attributes:
+        depth: how many modes of torch's there were at its beginning.
+        is_looked_at: whether functions ask by now.
+    """
+
+    depth: int
+    is_looked_at: bool = False
+
+    def look(self) -> None:
+        """Has functions ask, below the modes that a model has opened meanwhile."""
+        above = _MODES._len_torch_function_stack() - self.depth
+        if self.is_looked_at or above < 0:  # within a mode
+            return
+        self.is_looked_at = True
+        modes = [_MODES._pop_mode() for _ in range(above)]
+        for mode in (Settling(), *reversed(modes)):
+            _MODES._push_mode(mode)
+
+
+_WATCHED: ContextVar[_Watched | None] = ContextVar("_WATCHED", default=None)
 
 
 def _holds_any(given: Iterable[Any]) -> bool:

@@ -50,7 +50,7 @@ def python_numbers() -> Iterator[None]:
 
             @contextlib.contextmanager
             def other_functions() -> Iterator[None]:
-                with torchs(), either_kinds.Settling(), contextlib.ExitStack() as within:
+                with torchs(), either_kinds.settling_once_there_are_any(), contextlib.ExitStack() as within:
                     within.enter_context(patch.object(math, "pow", power))
                     for name, own in (("max", _MAX), ("min", _MIN)):
                         replaced = functools.partial(either_kinds.extreme, own, getattr(builtins, name))
