@@ -428,6 +428,12 @@ def _of_its_own_kind(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[.
     return forward
 
 
+def _lifted(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    y = x * 1
+    torch.ops.aten.lift_fresh(y)[:, 1:].fill_(4.0)
+    return y, torch.tensor([1.0, 2.0]) + y.sum()
+
+
 def _as_large_as_itself(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     y, z = x * 1, x * 2
     y.expand_as(y)[:, 1:].fill_(4.0)
@@ -443,8 +449,9 @@ def _as_large_as_itself(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         _of_its_own_kind(lambda y: y.vsplit([1])[1]),
         _of_its_own_kind(lambda y: y.hsplit(2)[0]),
         _as_large_as_itself,
+        _lifted,
     ],
-    ids=["columns", "rows", "halves", "as itself"],
+    ids=["columns", "rows", "halves", "as itself", "lifted"],
 )
 def test_a_write_reaches_what_gives_the_tensor_back(function: Callable[..., Any], axes: dict[int, str] | None) -> None:
     sizes = 4 + 2 * (0 in (axes or {})), 4 + 4 * (1 in (axes or {}))

@@ -146,9 +146,16 @@ def _set_data(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor | None:
     return tensor if is_own and value.dim() == tensor.dim() and value.dtype == tensor.dtype else None
 
 
+def _itself(self: torch.Tensor) -> torch.Tensor:
+    """What `lift_fresh` gives in eager; torch's capture makes a copy of it."""
+    return self
+
+
 _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.Tensor.data.__get__: _data,  # type: ignore[attr-defined]
     torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
+    torch.ops.aten.lift_fresh: _itself,
+    torch.ops.aten.lift_fresh.default: _itself,
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
     torch.allclose: _allclose,
