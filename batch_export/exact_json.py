@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
+
 _MARK = "!"
 _FLOAT, _BYTES, _DICT = "!float", "!bytes", "!dict"
 MARKS = tuple(f'"{mark}"'.encode() for mark in (_FLOAT, _BYTES, _DICT))
@@ -33,6 +35,11 @@ def to_exact(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         return {_BYTES: bytes(value).hex()}
     return value
+
+
+def exact(value: Any) -> Any:
+    """Returns a frozen dataclass, a struct, or a plain value of them, as such data."""
+    return to_exact(msgspec.to_builtins(value, builtin_types=(bytes, bytearray)))
 
 
 def from_exact(value: Any) -> Any:

@@ -15,7 +15,7 @@ from batch_export import axes
 from batch_export.action import Action, ModelArtifact
 from batch_export.contract import Contract
 from batch_export.digest import Digest, canonical_json, digest_value
-from batch_export.exact_json import to_exact
+from batch_export.exact_json import exact, to_exact
 from batch_export.plan.matrix import PlannedCell
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import WARM_UP, ProviderSpec
@@ -25,7 +25,6 @@ from batch_export.sources.toolchain import Toolchain, environment_name
 from batch_export.spec import ExporterSpec
 from batch_export.steps import STEPS
 
-_KEPT = (bytes, bytearray)
 _EXPORT_LIBRARIES = ("onnx", "onnxscript", "onnx-ir", "numpy")
 
 
@@ -243,13 +242,13 @@ def _versions(toolchain: Toolchain, *names: str) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    return canonical_json(to_exact(msgspec.to_builtins(value, builtin_types=_KEPT))).decode()
+    return canonical_json(exact(value)).decode()
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
     """Keyword arguments, sorted by name; dicts in them are in their own order, which whoever is called sees."""
-    exact = to_exact({name: arguments[name] for name in sorted(arguments)})
+    said = to_exact({name: arguments[name] for name in sorted(arguments)})
     try:
-        return msgspec.json.encode(exact).decode()
+        return msgspec.json.encode(said).decode()
     except UnicodeEncodeError:  # a name that is no text in UTF-8
-        return canonical_json(exact).decode()
+        return canonical_json(said).decode()

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from batch_export.errors import RunError, UsageError
-from batch_export.exact_json import MARKS, from_exact, to_exact
+from batch_export.exact_json import MARKS, exact, from_exact
 from batch_export.files import whole_file
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import SCHEMA_VERSION, Cell, Record
@@ -71,8 +71,7 @@ class _Versioned(msgspec.Struct):
 def write_run(folder: Path, spec: RunSpec, cells: Sequence[PlannedCell], command: str) -> None:
     """Writes run.json."""
     planned = tuple(Planned(item.cell, item.skip) for item in cells)
-    exact = to_exact(msgspec.to_builtins(StoredRun(spec, planned, command), builtin_types=(bytes, bytearray)))
-    write_whole(folder / RUN_FILE, msgspec.json.encode(exact))
+    write_whole(folder / RUN_FILE, msgspec.json.encode(exact(StoredRun(spec, planned, command))))
 
 
 def read_run(folder: Path) -> StoredRun:

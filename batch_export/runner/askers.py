@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Collection
 from types import FrameType
 
+from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.closure import PACKAGE
 from batch_export.sources.places import models_dir
 
@@ -21,7 +22,6 @@ _STANDARD_LIBRARY = (
     os.path.realpath(sysconfig.get_path("stdlib")) + os.sep,
     "<frozen ",
 )
-_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _BACKPORTS = frozenset({"importlib_metadata"})
 """Installed packages that are a later version of a module of the standard library."""
 _LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
@@ -79,7 +79,7 @@ def _top(frame: FrameType) -> str:
 
 
 def _is_installed(frame: FrameType) -> bool:
-    return any(folder in frame.f_code.co_filename for folder in _PACKAGES)
+    return any(folder in frame.f_code.co_filename for folder in PLACES_OF_PACKAGES)
 
 
 def _is_standard(frame: FrameType) -> bool:

@@ -82,10 +82,11 @@ class Evidence:
         started = {name: distributions.state(name) for name in start_up.NAMES}
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
         tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
-        local = (
-            f"{name}{rest}" for name in tops for rest in (".py", "/__init__.py")
-        )  # which would be imported instead
-        asked += tuple((name, kind_of(name, self._roots)) for name in local if name not in dict(sources))
+        recorded = {name for name, _ in sources}
+        instead = [
+            f"{top}{rest}" for top in tops for rest in (".py", "/__init__.py")
+        ]  # would be imported in their place
+        asked += tuple((name, kind_of(name, self._roots)) for name in instead if name not in recorded)
         if self._layer:
             packages = distributions.outside(packages, self._layer)
         variables = self._variables.variables(self._files.used(), self._roots, self._files.opened())
