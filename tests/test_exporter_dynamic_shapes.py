@@ -16,8 +16,8 @@ from batch_export import export
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture.assertions import without_assertions
 from batch_export.exporter.capture.capture import capture
-from batch_export.exporter.capture.guard_trials import without_assertions
 from batch_export.exporter.translate import program as translate
 
 pytestmark = pytest.mark.sampled

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.assertions import without_assertions
 from batch_export.exporter.capture.fake_runs import fake_run
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import Symbols
@@ -397,18 +398,3 @@ class Trials:
 
     def _key(self, point: Point) -> tuple[tuple[str, int], ...]:
         return tuple(sorted({**self.resizing.example, **point}.items()))
-
-
-def without_assertions(program: torch.nn.Module) -> torch.nn.Module:
-    """Returns the program as the file is, which asserts nothing; it is changed in place.
-
-    torch's bounds of a size by data (`u0 >= 2`) may be those of a size of the example that it was compared with. A
-    bound that matters shows in what the program gives.
-    """
-    for part in program.modules():  # branches and rounds among them
-        if isinstance(part, torch.fx.GraphModule):
-            for node in reversed(list(part.graph.nodes)):
-                if node.target is torch.ops.aten._assert_scalar.default and not node.users:
-                    part.graph.erase_node(node)
-            part.recompile()
-    return program
