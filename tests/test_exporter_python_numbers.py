@@ -11,7 +11,7 @@ import torch
 from exporting import Called, export_and_compare
 from rarer import first
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
@@ -160,6 +160,26 @@ def test_a_dtype_that_goes_by_the_size_is_a_limit(function: Callable[[Tensor], A
         (torch.randn(2, 3) * 5,),
         dynamic_shapes=({0: torch.export.Dim("n", min=2)},),
     )
+
+
+def _by_data(k: Tensor) -> Tensor:
+    return torch.arange(3) * max(k.item(), 1.5)
+
+
+def _beside_by_data(k: Tensor) -> Tensor:
+    return torch.tensor([1, 2]) + 2 * min(2.5, k.item())
+
+
+def _as_fraction(x: Tensor) -> Tensor:
+    return x * max(x.long()[0, 0].item(), 1.5)
+
+
+@pytest.mark.parametrize("function", first(1, [_by_data, _beside_by_data]))
+def test_a_dtype_that_goes_by_data_is_refused(function: Callable[[Tensor], Tensor]) -> None:
+    """A strict capture has a fraction there whatever the data are."""
+    with pytest.raises(CaptureError, match="data-dependent decision"):
+        export(Called(function), (torch.tensor(2),))
+    export_and_compare(Called(_as_fraction), (torch.randn(2, 3) * 5,), (torch.randn(2, 3) * 5,))
 
 
 def test_a_number_as_an_output_has_one_kind() -> None:

@@ -142,6 +142,19 @@ def matched(x: Tensor) -> Tensor:
     return y
 
 
+def matched_and_tested(x: Tensor) -> Tensor:
+    """Cases with tests, and with names for what is matched."""
+    y = x
+    match x.shape[1]:
+        case 1 | 2 if x.shape[0] == 2:
+            y = x * 7
+        case n if n % 2 == 0:
+            y = x * n
+        case n if n > 4:
+            y = x + n
+    return y
+
+
 TABLE = torch.randn(1, 8, 4)
 
 
@@ -166,6 +179,7 @@ def before_a_loop(x: Tensor) -> Tensor:
         (longer_than_many, 5),
         (up_to_a_table, 12),
         (matched, 5),
+        (matched_and_tested, 6),
         *(
             pytest.param(*one, marks=pytest.mark.ops)
             for one in ((by_a_quotient, 5), (as_numbers, 5), (up_to_a_table, 5), (before_a_loop, 5))

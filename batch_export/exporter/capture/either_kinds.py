@@ -23,25 +23,10 @@ from torch.utils import _pytree as pytree
 _WHOLE, _FRACTIONS = (int, torch.SymInt), (float, torch.SymFloat)
 _KEEPING = ("add", "sub", "mul", "floordiv", "mod", "pow", "radd", "rsub", "rmul", "rfloordiv", "rmod", "rpow")
 """Operators that give a whole number of whole ones."""
-_TYPED = frozenset(
-    (
-        *("fill_", "full_like", "new_full", "masked_fill", "masked_fill_", "index_fill", "index_fill_", "__setitem__"),
-        *(
-            "linspace",
-            "logspace",
-            "scalar_tensor",
-            "true_divide",
-            "__truediv__",
-            "__rtruediv__",
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-        ),
-        *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
-    )
+_TYPED = (
+    *("fill_", "full_like", "new_full", "masked_fill", "masked_fill_", "index_fill", "index_fill_", "__setitem__"),
+    *("linspace", "logspace", "scalar_tensor", "true_divide", "__truediv__", "__rtruediv__"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"),
 )
 """Functions of tensors whose dtype goes by no number."""
 
@@ -229,9 +214,14 @@ def _holds_any(given: Iterable[Any]) -> bool:
     return any(isinstance(one, EitherKind) or (isinstance(one, (list, tuple)) and _holds_any(one)) for one in given)
 
 
+def goes_by_no_number(name: str) -> bool:
+    """Whether the dtype of what a function of torch's of that name gives is that of its tensors."""
+    return name in _TYPED or name.startswith(_OF_NUMBERS)
+
+
 def _is_typed(function: Callable[..., Any], leaves: Sequence[Any], given: Mapping[str, Any]) -> bool:
     name = getattr(function, "__name__", "")
-    if given.get("dtype") is not None or name in _TYPED or name.startswith(_OF_NUMBERS):
+    if given.get("dtype") is not None or goes_by_no_number(name):
         return True
     if name in ("div", "divide", "div_", "divide_") and given.get("rounding_mode") is None:
         return True

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from batch_export.exporter.capture.counted_pieces import for_of
 from batch_export.exporter.capture.loop_breaks import over_fewer
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.loop_places import degree
@@ -96,6 +97,8 @@ class LoopForm:
 
 def _counted(loop: ast.While, number: int) -> LoopForm | None:
     """`while t < n: ...; t += 1` over `range(t, n)`; None of other tests, and of counters that go otherwise."""
+    if (pieces := for_of(loop)) is not None:
+        return LoopForm(pieces, loop, named=frozenset(names_given([pieces]) & names_given(loop.body[-1:])))
     match loop.body[-1] if len(loop.body) > 1 and not loop.orelse else None:
         case ast.AugAssign(ast.Name(id=step), ast.Add(), ast.Constant(value=int(stride))) if stride > 0:
             pass

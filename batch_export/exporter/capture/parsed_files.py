@@ -9,11 +9,20 @@ import ast
 import functools
 import linecache
 
+from batch_export.exporter.capture.counted_pieces import over_places
+
 
 @functools.lru_cache(maxsize=16)
 def parsed(file: str) -> ast.Module | None:
-    """The tree of a file, or of what was typed under its name."""
+    """The tree of a file, or of what was typed under its name; its loops as `counted_pieces.py` has them."""
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return None
+    return _OfFunctions().visit(tree)  # type: ignore[no-any-return]
+
+
+class _OfFunctions(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A function, with those within it."""
+        return over_places(node)

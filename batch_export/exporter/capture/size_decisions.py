@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture import decided_lines
+from batch_export.exporter.capture.counted_pieces import for_of
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
@@ -80,6 +81,7 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
         case ast.Match(subject=subject, cases=cases) if _is_of_numbers(cases):
             yield subject
             yield from (one.pattern for one in cases)
+            yield from (one.guard for one in cases if one.guard is not None)
         case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Compare() as test], keywords=[]):
             yield test
         case ast.Return(value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as test):
@@ -88,6 +90,8 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
             yield test
         case ast.For(iter=over) if TailedLoop.of(node, 0) is not None:
             yield over
+        case ast.While(test=test) if (pieces := for_of(node)) is not None and TailedLoop.of(pieces, 0) is not None:
+            yield test
         case ast.Assign() | ast.AugAssign() | ast.Return() | ast.Expr() if _tail_of(node) is not None:
             yield node.value  # type: ignore[misc]
         case ast.comprehension(ifs=tests):
@@ -109,8 +113,8 @@ def _is_truth(value: ast.expr) -> bool:
 
 
 def _is_of_numbers(cases: Iterable[ast.match_case]) -> bool:
-    """Whether a `match` asks for whole numbers, and perhaps for anything else behind them."""
-    return all(one.guard is None and _numbers(one.pattern) is not None for one in cases)
+    """Whether a `match` asks for whole numbers, and perhaps for anything else, which may have a name and a test."""
+    return all(_numbers(one.pattern) is not None for one in cases)
 
 
 def _numbers(pattern: ast.pattern) -> list[ast.expr] | None:
@@ -121,9 +125,26 @@ def _numbers(pattern: ast.pattern) -> list[ast.expr] | None:
         case ast.MatchOr(patterns=patterns):
             parts = [_numbers(one) for one in patterns]
             return [number for part in parts for number in part or []] if all(parts) else None
-        case ast.MatchAs(pattern=None, name=None):
+        case ast.MatchAs(pattern=None):
             return []
     return None
+
+
+def _case(case: ast.match_case, name: str, others: list[ast.stmt]) -> list[ast.stmt]:
+    """What a case of a `match` does.
+
+    Args:
+        case: the case.
+        name: that of what is matched.
+        others: what the cases behind it do.
+    """
+    numbers = _numbers(case.pattern)
+    made: list[ast.stmt] = case.body if case.guard is None else [ast.If(as_calls(case.guard), case.body, others)]
+    if numbers:
+        tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [number]) for number in numbers]
+        return [ast.If(as_calls(tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)), made, others)]
+    is_named = isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None
+    return [*([ast.parse(f"{case.pattern.name} = {name}").body[0]] if is_named else []), *made]  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -167,6 +188,13 @@ class _Decisions(ast.NodeTransformer):
         tailed = TailedLoop.of(node, node.lineno) if self.only.intersection(_lines_of(node.iter)) else None
         return node if tailed is None else self._apart(node, tailed)
 
+    def visit_While(self, node: ast.While) -> ast.AST | list[ast.stmt]:
+        """A loop over such pieces by the place at which they begin."""
+        self.generic_visit(node)
+        pieces = for_of(node) if self.only.intersection(_lines_of(node.test)) else None
+        tailed = None if pieces is None else TailedLoop.of(pieces, node.lineno)
+        return node if pieces is None or tailed is None else self._apart(pieces, tailed)
+
     def visit(self, node: ast.AST) -> Any:
         """Whatever stands there; a statement may have a comprehension over such pieces."""
         is_plain = isinstance(node, (ast.Assign, ast.AugAssign, ast.Return, ast.Expr))
@@ -199,13 +227,7 @@ class _Decisions(ast.NodeTransformer):
         name = f"__matched_at_{node.lineno}__"
         made: list[ast.stmt] = []
         for one in reversed(node.cases):
-            numbers = _numbers(one.pattern)
-            if not numbers:
-                made = one.body
-                continue
-            tests = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [number]) for number in numbers]
-            test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), list(tests))
-            made = [ast.If(as_calls(test), one.body, made)]
+            made = _case(one, name, made)
         begun = ast.Assign([ast.Name(name, ast.Store())], node.subject)
         return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in (begun, *made)]
 

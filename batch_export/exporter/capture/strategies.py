@@ -34,6 +34,7 @@ from batch_export.exporter.capture.draft import draft_export
 from batch_export.exporter.capture.guard_sources import OWN_SOURCES, is_users
 from batch_export.exporter.capture.kept_state import trace_undone
 from batch_export.exporter.capture.started_threads import threads_told
+from batch_export.exporter.capture.undecided_kinds import refuse_undecided_kinds
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unwritten_code import code_unwritten, write_code
 from batch_export.exporter.capture.written_constants import UnfollowedWriteError, assigns_data, made_elsewhere
@@ -83,6 +84,8 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
                 contextlib.nullcontext() if strict else code_unwritten(),
             ):
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
+            if strict:
+                refuse_undecided_kinds(program)
             write_code(program)
         except Exception as error:
             if not transforms.failed_in_transform(error):
