@@ -276,6 +276,14 @@ def test_mutated_buffers_and_inputs_are_named_outputs() -> None:
     assert_same([*given, *given.mutated.values()], [torch.full((3,), 3.0), torch.ones(1), torch.full((3,), 2.0)])
 
 
+@pytest.mark.parametrize("empty", [(0, 4, 3), (2, 4, 0)], ids=str)
+def test_a_batch_without_elements_leaves_running_statistics_as_they_are(empty: tuple[int, ...]) -> None:
+    module = nn.BatchNorm1d(4).train()
+    module.running_mean = torch.randn(4)
+    others = [(torch.randn(*sizes),) for sizes in (empty, (3, 4, 5))]
+    export_and_compare(module, (torch.randn(2, 4, 3),), *others, dynamic_shapes=({0: "b", 2: "t"},))
+
+
 def test_batch_norm_in_training_mode_moves_its_running_statistics() -> None:
     module = nn.BatchNorm1d(4).train()
     x = torch.randn(6, 4) * 3 + 1

@@ -237,6 +237,13 @@ def test_ldexp_rounds_once(dtype: torch.dtype) -> None:
     check({"ldexp": torch.ldexp}, (x, exponents))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_ldexp_by_a_power_of_few_digits(dtype: torch.dtype) -> None:
+    """The power is rounded to bfloat16 before it is multiplied by."""
+    x = torch.tensor([1.7, -3.1, 5.3], dtype=dtype)
+    check({"ldexp": torch.ldexp}, (x, torch.tensor([0.3, 1.7, -2.3], dtype=torch.bfloat16)))
+
+
 @pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.int64])
 def test_ldexp_of_whole_numbers(dtype: torch.dtype) -> None:
     check({"ldexp": torch.ldexp}, (torch.tensor([3, 0, 5], dtype=dtype), torch.tensor([2, 7, 1], dtype=dtype)))

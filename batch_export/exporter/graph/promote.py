@@ -142,8 +142,8 @@ _MOVES = frozenset(
 )
 """Operators that do not compute: bfloat16 stays what it is."""
 
-_ROUNDS_ITSELF = frozenset({"rand_like", "uniform"})
-"""Operators whose translation rounds to bfloat16: what becomes of a number that reaches a bound depends on it."""
+_ROUNDS_ITSELF = frozenset({"rand_like", "uniform", "ldexp"})
+"""Operators whose translation rounds to bfloat16: a number that reaches a bound, or a power beside wider numbers."""
 
 
 def _computed_in_float32(value: object) -> object:

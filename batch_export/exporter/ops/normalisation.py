@@ -195,6 +195,11 @@ def _with_statistics(
     kept, fresh = op.CastLike(1.0 - momentum, running_mean), op.CastLike(momentum, running_mean)
     new_mean = op.Add(op.Mul(running_mean, kept), op.Mul(op.CastLike(mean, running_mean), fresh))
     new_var = op.Add(op.Mul(running_var, kept), op.Mul(op.CastLike(unbiased, running_var), fresh))
+    if not all(
+        isinstance(size, int) and size for size in input.shape
+    ):  # a batch without elements leaves them as they are
+        is_empty = op.Equal(elements, op.CastLike(0.0, elements))
+        new_mean, new_var = op.Where(is_empty, running_mean, new_mean), op.Where(is_empty, running_var, new_var)
     return out, mean, inverse, new_mean, new_var
 
 

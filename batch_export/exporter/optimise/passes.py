@@ -21,6 +21,7 @@ from batch_export.errors import OptimisationError
 from batch_export.exporter.graph import block_bodies
 from batch_export.exporter.graph.block_bodies import Body
 from batch_export.exporter.optimise import (
+    body_lengths,
     constant_folding,
     dead_code,
     equal_parts,
@@ -189,6 +190,7 @@ def optimise(
         rounds(PASSES[0])
         for name, function in _with_bodies(bodies, run, rounds) if bodies else PASSES[1:]:
             run(name, function)
+    body_lengths.tell(model)
     for one in map(_resolve, extra):
         run(getattr(one, "name", type(one).__name__), lambda given, one=one: int(one(given).modified))  # type: ignore[misc]
     return reports
