@@ -262,7 +262,42 @@ def walking(x: Tensor) -> Any:
     return x, place
 
 
-BROKEN_OFF = [limited, walking, given_up, counting]
+def returning(x: Tensor) -> Any:
+    """Rounds that a `return` leaves."""
+    count = 0
+    while True:
+        x = x * 0.7
+        count += 1
+        if x.norm() < 1:
+            return x, x * count
+
+
+def returning_the_same(x: Tensor) -> Any:
+    """What a loop returns, and what stands behind it."""
+    for _ in range(12):
+        x = x * 0.5
+        if torch.allclose(x, torch.zeros_like(x), atol=1.0):
+            return x
+    return x
+
+
+def until_nothing_changes(x: Tensor) -> Any:
+    """A fixed point, asked for by `torch.equal` and by the method."""
+    label = x.long()
+    for _ in range(8):
+        new = label // 2
+        if torch.equal(new, label):
+            break
+        label = new
+    for _ in range(8):
+        new = label.roll(1) * 2 // 3
+        if new.equal(label):
+            break
+        label = new
+    return label, x
+
+
+BROKEN_OFF = [limited, walking, returning, given_up, counting, returning_the_same, until_nothing_changes]
 
 
 @pytest.mark.parametrize("function", first(2, BROKEN_OFF))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 from exporting import eager
@@ -561,3 +562,62 @@ def test_steps_beyond_a_dtype_are_taken_in_torchs_order() -> None:
             "multiplied": lambda *of: torch.addcmul(of[0], of[1], of[2] / of[2], value=0.25),
         }
         check(functions, given)
+
+
+WHOLE = torch.tensor([3, 7, 200, 193], dtype=torch.uint8), torch.tensor([300, -2, 500, 7], dtype=torch.int32)
+HALVES = torch.tensor([1e-3, 2.0, 60000.0, -3.0]).half(), torch.tensor([1e5, 1e-6, 1e-5, 7.0])
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_what_is_written_in_place_is_computed_in_the_wider_dtype(optimize: bool) -> None:
+    """A remainder by 300 is no remainder by 44, and 1e5 is no number of float16."""
+    of_whole: dict[str, Function] = {
+        "floor_divide": lambda x, y: x.clone().floor_divide_(y),
+        "div": lambda x, y: x.clone().div_(y, rounding_mode="trunc"),
+        "remainder": lambda x, y: x.clone().remainder_(y),
+        "fmod": lambda x, y: x.clone().fmod_(y),
+        "clamp": lambda x, y: x.clone().clamp_(y - 400, y),
+        "clamp_min": lambda x, y: x.clone().clamp_min_(y),
+        "pow": lambda x, y: x.clone().pow_(y % 7 - 3),
+        "mul": lambda x, y: x.clone().mul_(y),
+    }
+    of_halves: dict[str, Function] = {
+        "mul": lambda x, y: x.clone().mul_(y),
+        "addcmul": lambda x, y: x.clone().addcmul_(y, y),
+        "of a part": _scaled_part,
+    }
+    for functions, given in ((of_whole, WHOLE), (of_halves, HALVES)):
+        program = export(Calls(functions).eval(), given, None, optimize=optimize)
+        run = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), _without_optimisation())
+        found = run.run(None, {one.name: value.numpy() for one, value in zip(run.get_inputs(), given, strict=True)})
+        for name, actual, expected in zip(functions, found, eager(Calls(functions), given), strict=True):
+            np.testing.assert_array_equal(actual, expected.numpy(), err_msg=name)
+        program.release()
+
+
+def _scaled_part(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x[1:] *= y[1:]
+    return x
+
+
+def _without_optimisation() -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
+
+
+def test_numbers_at_equal_distances_are_those_of_eager() -> None:
+    spaced = {f"{a} {b} {n}": _spaced(a, b, n) for a, b, n in ((0.1, 0.7, 7), (-3, 11.3, 33), (0, 1, 64), (0, INF, 3))}
+    program = export(Calls(spaced).eval(), (torch.zeros(()),), None)
+    for name, actual, expected in zip(
+        spaced, program(torch.zeros(())), eager(Calls(spaced), (torch.zeros(()),)), strict=True
+    ):
+        np.testing.assert_array_equal(actual.numpy(), expected.numpy(), err_msg=name)
+    program.release()
+    of_many = {"zeta": lambda x: torch.special.zeta(x, torch.tensor([[2.0], [0.5], [1.0]]))}
+    check(of_many, (torch.tensor([2.0, 1e3, 1e10, 1e15, INF]),))
+
+
+def _spaced(start: float, end: float, steps: int) -> Function:
+    return lambda x: torch.linspace(start, end, steps) + x

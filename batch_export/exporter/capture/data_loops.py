@@ -31,7 +31,12 @@ from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
 _ROUNDS, _CHOSEN, _KEPT = "__rounds_by_data__", "__chosen_by_an_end__", "__kept_before_an_end__"
-_TURNED, _AT, _NUMBER = "__turned_in_a_round__", "__at_a_step__", "__number_in_a_round__"
+_TURNED, _AT, _NUMBER, _ALIKE = (
+    "__turned_in_a_round__",
+    "__at_a_step__",
+    "__number_in_a_round__",
+    "__alike_in_a_round__",
+)
 _NUMBERS = ("float", "int")
 _CALLED: Mapping[str, Any] = {
     **size_answers.CALLED,
@@ -42,6 +47,7 @@ _CALLED: Mapping[str, Any] = {
     _TURNED: data_rounds.turned,
     _AT: data_rounds.at_step,
     _NUMBER: data_rounds.number,
+    _ALIKE: data_rounds.alike,
 }
 
 
@@ -279,6 +285,9 @@ class _Tensors(ast.NodeTransformer):
                 return ast.Call(ast.Name(_NUMBER, ast.Load()), [value, ast.Constant(name)], [])
             case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
                 return ast.Call(ast.Name(_NUMBER, ast.Load()), [value, ast.Constant("item")], [])
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in data_rounds.COMPARISONS:
+                of_torch = [] if isinstance(value, ast.Name) and value.id == "torch" else [value]
+                return ast.Call(ast.Name(_ALIKE, ast.Load()), [ast.Constant(name), *of_torch, *args], node.keywords)
         return node
 
 

@@ -102,6 +102,18 @@ def number(value: Any, kind: str) -> Any:
     return value if value.dtype is torch.bool else value.to(torch.int64)
 
 
+COMPARISONS: Mapping[str, Callable[..., Any]] = {"equal": torch.equal, "allclose": torch.allclose}
+"""Functions, and methods of tensors, that give a truth value of Python's."""
+
+
+def alike(name: str, *given: Any, **options: Any) -> Any:
+    """What such a function says of tensors of one shape, as a tensor; of anything else what Python says."""
+    both = [*given[:2], *(options[one] for one in ("other",) if one in options)]
+    if len(both) != 2 or not all(isinstance(one, Tensor) for one in both) or both[0].shape != both[1].shape:
+        return COMPARISONS[name](*given, **options)
+    return torch.eq(*both).all() if name == "equal" else torch.isclose(*given, **options).all()
+
+
 def _like_later_ones(values: tuple[Any, ...], one_round: Round) -> tuple[Any, ...]:
     """What goes on, numbers as tensors like those that a round makes of them."""
     if all(isinstance(one, Tensor) for one in values):

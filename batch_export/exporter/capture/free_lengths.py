@@ -72,7 +72,7 @@ def _linspace(start: Any, end: Any, steps: Any, dtype: torch.dtype, device: Any)
     gaps = torch.scalar_tensor(steps - 1, dtype=torch.float64, device=device)
     step = (end - start) / gaps.clamp(min=1.0)
     upwards, downwards = start + step * numbers, end - step * (gaps - numbers)
-    return torch.where(numbers < (steps + 1) // 2, upwards, downwards).to(dtype)
+    return torch.where(numbers < torch.sym_max(steps // 2, 1), upwards, downwards).to(dtype)
 
 
 def _tensor_split(tensor: torch.Tensor, pieces: int, dim: int = 0) -> tuple[torch.Tensor, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 
 from batch_export.exporter.capture.counted_pieces import over_places
+from batch_export.exporter.capture.returning_loops import left_by_break
 
 _FUTURE = 0x1FF0000
 """The flags of a code by which its file's `from __future__` are known."""
@@ -23,7 +24,8 @@ _FUTURE = 0x1FF0000
 def tree_of(code: CodeType) -> ast.FunctionDef | None:
     """A function as its file has it, with the lines that it has there; `compiled` asks whether that is still the code.
 
-    Loops over pieces that are counted are loops over the places at which they begin.
+    Loops over pieces that are counted are loops over the places at which they begin, and a `break` leaves those that a
+    `return` leaves.
 
     None where the file is not there, or the function has names of a class's own (`__name`). Of a code that was made
     here it is the tree that it was made of.
@@ -31,7 +33,7 @@ def tree_of(code: CodeType) -> ast.FunctionDef | None:
     if id(code) in _MADE:
         return copy.deepcopy(_MADE[id(code)][1])
     made = _source(code)
-    return None if made is None or _is_mangled(made) else over_places(made)
+    return None if made is None or _is_mangled(made) else left_by_break(over_places(made))
 
 
 def is_current(code: CodeType) -> bool:

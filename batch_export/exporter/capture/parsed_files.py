@@ -10,11 +10,12 @@ import functools
 import linecache
 
 from batch_export.exporter.capture.counted_pieces import over_places
+from batch_export.exporter.capture.returning_loops import left_by_break
 
 
 @functools.lru_cache(maxsize=16)
 def parsed(file: str) -> ast.Module | None:
-    """The tree of a file, or of what was typed under its name; its loops as `counted_pieces.py` has them."""
+    """The tree of a file, or of what was typed under its name; its loops as those of `function_sources.tree_of`."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
@@ -25,4 +26,4 @@ def parsed(file: str) -> ast.Module | None:
 class _OfFunctions(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         """A function, with those within it."""
-        return over_places(node)
+        return left_by_break(over_places(node))

@@ -31,6 +31,12 @@ _CONVERTED: tuple[tuple[tuple[int, ...], str], ...] = (
 _TO_RESULT: dict[str, tuple[int, ...]] = {name: at for at, names in _CONVERTED for name in names.split()}
 """Operator -> the positions of the arguments that are converted to the dtype of the result."""
 
+
+def is_converted(qualified: str) -> bool:
+    """Whether an operator computes in the dtype that its arguments are promoted to."""
+    return base_name(qualified) in _TO_RESULT
+
+
 _COMPARISONS = frozenset(
     ["eq", "ne", "lt", "le", "gt", "ge", "greater", "greater_equal", "less", "less_equal", "not_equal", "isclose"]
 )

@@ -55,6 +55,10 @@ def hurwitz(s: ir.Value, q: ir.Value) -> RecordedValue:
     return op.Add(total, op.Where(op.Equal(last, number(0.0)), number(0.0), tail))
 
 
+_LOST = 2.5242e13
+"""From here on eager's series multiplies 0 by a product of 23 such numbers, which is infinite."""
+
+
 @lowering("aten::special_zeta", "aten::special_zeta.other_scalar", "aten::special_zeta.self_scalar", "prims::zeta")
 def special_zeta(self: Number, other: Number) -> RecordedValue:
     """Hurwitz' zeta function; infinite at its poles, NaN where it is not real."""
@@ -66,6 +70,8 @@ def special_zeta(self: Number, other: Number) -> RecordedValue:
     is_pole = op.And(is_low, op.Equal(q, op.Floor(q)))
     is_unreal = op.Or(op.Less(s, one), op.And(is_low, op.Not(op.Equal(s, op.Floor(s)))))
     found = op.Where(is_unreal, number(math.nan), hurwitz(s, q))
+    is_lost = op.And(op.Greater(s, number(_LOST)), op.Greater(q, one))
+    found = op.Where(is_lost, number(math.nan), found)
     found = op.Where(is_pole, op.Where(op.Less(s, one), number(math.nan), number(math.inf)), found)
     return back(op.Where(op.Equal(s, one), number(math.inf), found), like)
 

@@ -136,9 +136,11 @@ class Writes:
     def _apply_write(
         self, node: torch.fx.Node, functional: Any, args: list[Any], kwargs: dict[str, Any], fake: Any, env: Any
     ) -> object:
-        result = self._translator.call(Call(functional, args, kwargs, fake, node.name, given_fakes(node)))
+        computed = _computed(node, functional, fake)
+        name = node.name if computed is fake else f"{node.name}_computed"
+        result = self._translator.call(Call(functional, args, kwargs, computed, name, given_fakes(node)))
         if result is not None:
-            return result
+            return result if computed is fake else self._translator.conform(result, fake, node.name)
         values = {
             id(argument.meta["val"]): env[argument]
             for argument in node.all_input_nodes
@@ -289,6 +291,17 @@ class Writes:
 def _of_numbers(fake: torch.Tensor, dtype: torch.dtype = torch.int64) -> torch.Tensor:
     """A fake tensor of its sizes for other numbers; to convert one that overlaps itself would fix its sizes."""
     return fake.new_empty(fake.shape, dtype=dtype)
+
+
+def _computed(node: torch.fx.Node, functional: Any, fake: Any) -> Any:
+    """What the functional form gives: of wider numbers beside what is written to another dtype than that has."""
+    given = given_fakes(node)
+    are_wider = any(isinstance(one, torch.Tensor) and one.dtype != fake.dtype for one in given)
+    if not isinstance(fake, torch.Tensor) or not are_wider or not promote.is_converted(qualified_name(functional)):
+        return fake
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda one: one.meta["val"])
+    made = functional(*args, **kwargs)
+    return fake if made.dtype == fake.dtype else made
 
 
 def _assigned(before: torch.Tensor, source: object) -> torch.Tensor | None:
