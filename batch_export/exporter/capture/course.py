@@ -18,6 +18,8 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import assumptions, guard_points
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
+from batch_export.exporter.capture.data_choices import any_choice as any_data_choice
+from batch_export.exporter.capture.data_choices import choices_of_values
 from batch_export.exporter.capture.data_loops import any_loop, loops_as_operators
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
@@ -28,7 +30,7 @@ from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
-from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, TRACE
+from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
 
@@ -65,14 +67,21 @@ class Course:
             return self._by_rounds(error, examples)
 
     def _by_rounds(self, first: CaptureError, examples: Examples) -> Captured:
-        """The program with loops that end by data as operators; the first error, and why, where that is no program."""
+        """The program with loops that end by data as operators, and small decisions by data as choices of values.
+
+        Raises:
+            CaptureError: the first error, and why, where that is no program.
+        """
         places: set[str] = set()
         error, reason = first, ""
-        while (place := _place(error)) and place not in places and any_loop([place]):
+        while (place := _place(error)) and place not in places and (any_loop([place]) or any_data_choice([place])):
             places.add(place)
-            with loops_as_operators(self.request.module, places) as why:
+            ways = self.strategies
+            if any_data_choice(places):  # a strict capture does not tell which tensors share memory
+                ways = [one for one in ways if one[0] != STRICT]
+            with loops_as_operators(self.request.module, places) as why, choices_of_values(self.request.module, places):
                 try:
-                    captured = self._chosen(examples)
+                    captured = replace(self, strategies=ways)._chosen(examples)
                 except (CaptureError, DynamicShapeError) as another:
                     other = another.problem if another.problem != first.problem else ""
                     reason = reason or (why[0] if why else assumptions.why_one_way(another) or other)
@@ -85,7 +94,10 @@ class Course:
             elsewhere = itertools.chain(of_other_reach(args, kwargs), sizes)
             assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
             return captured
-        raise first.saying_more(f"the loop there is no operator of the file: {reason}") if reason else first
+        if not reason:
+            raise first
+        what = "loop there is no operator of the file" if any_loop(places) else "`if` there is no choice of values"
+        raise first.saying_more(f"the {what}: {reason}")
 
     def _chosen(self, examples: Examples) -> Captured:
         try:

@@ -210,7 +210,7 @@ class _Loops:
         if body.touches(statements):
             raise _UnfollowedError("a round reads more of what it fills than its last element")
         followed = self.followed
-        body.renamed(statements, number, {*names, *carried})
+        body.renamed(statements, number, {*names, *self.code.co_names, *carried})
         statements = self._with_inner(statements)
         is_traced = self._depth > 0 or self.followed > followed or body.is_numbered
         self.followed += 1

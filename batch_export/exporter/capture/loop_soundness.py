@@ -87,7 +87,7 @@ def unsound(function: ast.FunctionDef, loop: ast.For | ast.While, step: str, cha
                 return f"{loop_reasons.part(one)} {why}"
     if _is_read_by_a_function(function, inside, changed):
         return "a function that is made in the same one reads what the rounds change"
-    shared = next((name for name in sorted(_in_place(inside)) if not _is_alone(function, loop, inside, name)), None)
+    shared = next((name for name in sorted(in_place(inside)) if not _is_alone(function, loop, inside, name)), None)
     return "" if shared is None else f"`{shared}` is written to in place, and may have another name"
 
 
@@ -124,7 +124,7 @@ def _is_read_by_a_function(function: ast.FunctionDef, inside: Iterable[ast.AST],
     return any(bool(_names(one) & changed) for one in made if id(one) not in own)
 
 
-def _in_place(inside: Iterable[ast.AST]) -> set[str]:
+def in_place(inside: Iterable[ast.AST]) -> set[str]:
     """Names of what is written to in place, numbers among them: `x += 1` writes to a tensor."""
     found: set[str] = set()
     for one in inside:

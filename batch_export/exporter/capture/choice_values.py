@@ -1,0 +1,151 @@
+"""What the code calls that `data_choices.py` writes: values of which data say which of the two it is.
+
+Arrives: what an `if` asks, and what both sides give a name. Leaves: the value of the side that holds. Tensors of one
+shape and dtype are chosen element by element; a number beside a tensor is one of its dtype.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from batch_export.exporter.capture.choice_effects import AS_PART, PART
+from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
+
+BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART = (
+    f"__{name}_in_a_choice__" for name in ("by_data", "chosen", "augmented", "written", "apart")
+)
+_NUMBER = "_is_a_number_by_data"
+"""An attribute of tensors that stand for numbers: nothing is written to them, as Python writes to no number."""
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "Pow": operator.pow,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+    "BitXor": operator.xor,
+}
+"""Operators as Python's grammar calls them."""
+
+
+def _by_data(asked: Any) -> bool:
+    return isinstance(asked, Tensor)
+
+
+def _chosen(asked: Tensor, one: Any, other: Any, counts: bool) -> Any:
+    """One of two values.
+
+    Args:
+        asked: whether it is the first.
+        one, other: the values.
+        counts: whether numbers may be tensors: the function writes to nothing that may be one, outside of choices.
+    """
+    if one is other or _are_same(one, other):
+        return one
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return tuple(_chosen(asked, *two, counts) for two in zip(one, other, strict=True))
+    is_number = all(_is_number(value) for value in (one, other))
+    if is_number and not counts:
+        raise OneWayOnlyError("an `if` gives a name one of two numbers, as the data decide")
+    first, second = _like(one, other), _like(other, one)
+    if first.shape != second.shape or first.dtype != second.dtype:
+        raise OneWayOnlyError("an `if` gives a name tensors of two shapes or dtypes, as the data decide")
+    made = torch.where(asked.reshape(()).to(torch.bool), first, second)
+    if is_number:
+        setattr(made, _NUMBER, True)
+    return made
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or getattr(value, _NUMBER, False)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same number, text or nothing, -0.0 and 0.0 apart."""
+    is_plain = type(one) is type(other) and isinstance(one, (bool, int, float, str, type(None)))
+    return is_plain and one == other and repr(one) == repr(other)
+
+
+def _like(one: Any, other: Any) -> Tensor:
+    """A value as a tensor; a number as one of the dtype of the tensor beside it, which is of its kind."""
+    if isinstance(one, Tensor):
+        return one
+    if isinstance(one, bool) and (isinstance(other, bool) or _is_truth(other)):
+        return torch.full((), one, dtype=torch.bool)
+    if isinstance(one, (int, float)) and not isinstance(one, bool):
+        if isinstance(other, Tensor) and not other.dim() and _is_of_kind(one, other):
+            return torch.full((), one, dtype=other.dtype, device=other.device)
+        if type(other) is type(one):
+            return torch.full((), one, dtype=torch.int64 if isinstance(one, int) else torch.float64)
+    raise OneWayOnlyError(f"an `if` gives a name a {type(one).__name__} or something else, as the data decide")
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype is torch.bool and not value.dim()
+
+
+def _is_of_kind(number: float, tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or (isinstance(number, int) and tensor.dtype is torch.int64)
+
+
+def _augmented(kind: str, value: Any, other: Any) -> Any:
+    """What `value += other` holds, of which nothing is written to."""
+    if kind not in _OPERATORS:
+        raise OneWayOnlyError("an `if` on data changes something by an operator that is not followed")
+    made = _OPERATORS[kind](value, other)
+    if _is_number(value) and _is_number(other) and isinstance(made, Tensor):
+        setattr(made, _NUMBER, True)
+    if not isinstance(value, Tensor) or getattr(value, _NUMBER, False):
+        return made
+    if made.shape != value.shape:
+        raise OneWayOnlyError("an `if` on data writes to a tensor of another shape")
+    return made.to(value.dtype)
+
+
+def _written(before: Any, after: Any) -> Any:
+    """What stands for the name behind the `if`: a tensor itself, which has got the new numbers."""
+    if not isinstance(before, Tensor) or getattr(before, _NUMBER, False):
+        return after
+    return before.copy_(after)
+
+
+def _part(value: Any) -> Any:
+    """What stands at a place, whatever is written there later."""
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def _as_part(whole: Any, before: Any, value: Any) -> Any:
+    """A value as it would stand at a place: of a tensor with the shape and dtype that it has there."""
+    if not isinstance(whole, Tensor):
+        return value
+    made = value if isinstance(value, Tensor) else torch.full((), value, dtype=before.dtype, device=before.device)
+    return made.to(before.dtype).expand(before.shape)
+
+
+def _apart(written: Sequence[Any], read: Sequence[Any]) -> None:
+    """Ends a capture in which a side reads what it writes to under another name."""
+    if torch.compiler.is_dynamo_compiling():  # behind a trial in which it was looked at
+        return
+    memory = {one.untyped_storage()._cdata for one in written if isinstance(one, Tensor)}
+    if any(one.untyped_storage()._cdata in memory for one in read if isinstance(one, Tensor)):
+        raise OneWayOnlyError("an `if` on data writes to a tensor that it reads under another name")
+
+
+CALLED: Mapping[str, Callable[..., Any]] = {
+    BY_DATA: _by_data,
+    CHOSEN: _chosen,
+    AUGMENTED: _augmented,
+    WRITTEN: _written,
+    APART: _apart,
+    PART: _part,
+    AS_PART: _as_part,
+}
+"""What it calls, by name."""

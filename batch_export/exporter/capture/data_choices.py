@@ -1,0 +1,305 @@
+"""A small `if` on data as a choice of values: both sides are computed where it stands, and all that follows is one way.
+
+Arrives: lines at which data decide. Leaves: a context in which an `if` there whose sides only give names new values, by
+functions of tensors and arithmetic, gives them what the side that holds gives. So a decision in a loop is one choice in
+each round, where ways through the whole model would be twice as many with each of them. Sides that call the model's own
+code, read places that may not be there, or leave their function stay as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from batch_export.exporter.capture import decided_lines, size_answers, size_decisions
+from batch_export.exporter.capture.choice_effects import AS_PART, Effects
+from batch_export.exporter.capture.choice_values import APART, AUGMENTED, BY_DATA, CALLED, CHOSEN, WRITTEN
+from batch_export.exporter.capture.loop_soundness import in_place
+from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.rewritten_code import rewritten
+
+_MODULES = frozenset(("torch", "F", "functional", "math"))
+"""Names by which code calls functions that only compute."""
+_ACTING = frozenset(("append", "extend", "insert", "pop", "update", "setdefault", "clear", "remove", "item", "tolist"))
+_READING = frozenset(("gather", "index_select", "take", "take_along_dim", "embedding", "narrow", "select", "scatter"))
+"""Functions that read or write at places that may not be there where the other side holds."""
+_PLAIN = (
+    *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List),
+    *(ast.IfExp, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context, ast.keyword),
+)
+"""Expressions that only compute, if their parts do."""
+
+
+def any_choice(places: Iterable[str]) -> bool:
+    """Returns whether there is such an `if` at some of several places (`file:line`)."""
+    return decided_lines.any_of(places, _lines)
+
+
+@contextlib.contextmanager
+def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterator[None]:
+    """Within, each such `if` of a model's functions at such lines is a choice.
+
+    Args:
+        module: the model.
+        places: the lines.
+    """
+    with rewritten(
+        decided_lines.written_anew(module, places, _lines, _written_anew), {**size_answers.CALLED, **CALLED}
+    ):
+        yield
+
+
+@functools.lru_cache(maxsize=16)
+def _lines(file: str) -> frozenset[int]:
+    tree = copy.deepcopy(parsed(file))
+    for loop in ast.walk(tree) if tree is not None else ():
+        if isinstance(loop, (ast.For, ast.While)):
+            loop.body = _without_continue(loop.body, None)
+    found = (one for one in ast.walk(tree) if isinstance(one, ast.If)) if tree is not None else ()
+    return frozenset(line for one in found if _is_choice(one) for line in _lines_of(one.test))
+
+
+def _lines_of(test: ast.expr) -> range:
+    return range(test.lineno, (test.end_lineno or test.lineno) + 1)
+
+
+def _without_continue(body: list[ast.stmt], only: set[int] | None) -> list[ast.stmt]:
+    """A round with what stands behind `if test: ...; continue` on the other side of that test.
+
+    Args:
+        body: the round.
+        only: the lines at which it is written so; None for all.
+    """
+    for place, one in enumerate(body):
+        match one:
+            case ast.If(test=test, body=[*first, ast.Continue()], orelse=[]) if place + 1 < len(body):
+                if only is None or only.intersection(_lines_of(test)):
+                    rest = _without_continue(body[place + 1 :], only)
+                    return [*body[:place], ast.copy_location(ast.If(test, first or [ast.Pass()], rest), one)]
+    return body
+
+
+def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
+    """A function with its choices at some lines as such; None where there is none."""
+    choices = _Choices(function, lines)
+    changed: ast.FunctionDef = choices.visit(function)
+    return changed if choices.count else None
+
+
+def _is_choice(node: ast.If) -> bool:
+    """Whether both sides only give names values, each of them by assignments or by `+=` and the like."""
+    node = Effects.of(node).node
+    parts = [*_statements(node)]
+    inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in _statements(one)]
+    if not all(_is_plain(part) for part in (node.test, *parts)) or _given(inner, ast.AugAssign):
+        return False
+    given, written = _given(parts, ast.Assign), _given(parts, ast.AugAssign)
+    return bool(given | written) and not given & written
+
+
+def _statements(node: ast.If) -> Iterator[ast.AST]:
+    """The statements of both sides and of choices within them, and what those ask."""
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.If):
+            yield one.test
+            yield from _statements(one)
+        else:
+            yield one
+
+
+def _is_plain(node: ast.AST) -> bool:
+    match node:
+        case ast.Pass():
+            return True
+        case ast.Assign(targets=[target], value=value):
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            return all(isinstance(one, ast.Name) for one in names) and _is_plain(value)
+        case ast.AugAssign(target=ast.Name(), value=value):
+            return _is_plain(value)
+        case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
+            is_known = not name.endswith("_") and name not in _ACTING | _READING and _root(of) != "self"
+            is_known &= all(one.arg not in (None, "out", "inplace") for one in keywords)
+            return is_known and all(map(_is_plain, (of, *args, *(one.value for one in keywords))))
+        case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
+            return all(map(_is_plain, args))
+        case ast.Call(func=ast.Name(id="abs" | "max" | "min" | "float" | "bool"), args=args, keywords=[]):
+            return all(map(_is_plain, args))
+        case ast.Subscript(value=value, slice=place, ctx=ast.Load()):
+            places = place.elts if isinstance(place, ast.Tuple) else [place]
+            return _is_plain(value) and all(map(_is_known_place, places))
+        case _ if isinstance(node, _PLAIN):
+            return all(map(_is_plain, ast.iter_child_nodes(node)))
+    return False
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with."""
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_known_place(node: ast.expr) -> bool:
+    """Whether an index is a number, a name, or a slice of such: whatever is no number is refused when it is met."""
+    if isinstance(node, ast.Slice):
+        return all(one is None or _is_known_place(one) for one in (node.lower, node.upper, node.step))
+    return all(
+        isinstance(one, (ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context))
+        for one in ast.walk(node)
+    )
+
+
+def _handed_on(parts: Iterable[ast.AST]) -> set[str]:
+    """Names whose memory another name may have behind an assignment."""
+    values = [one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign)]
+    copied = {id(one) for value in values if _is_as_part(value) for one in ast.walk(value)}
+    names = (one for value in values for one in ast.walk(value) if isinstance(one, ast.Name))
+    return {one.id for one in names if id(one) not in copied}
+
+
+def _is_as_part(value: ast.expr) -> bool:
+    """Whether a value is written to a place, behind which it has memory of its own."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == AS_PART
+
+
+def _given(parts: Iterable[ast.AST], kind: type[ast.stmt]) -> set[str]:
+    """The names that statements of a kind give values."""
+    targets = (one for part in parts if isinstance(part, kind) for one in ast.walk(part))
+    return {one.id for one in targets if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+@dataclass(slots=True)
+class _Choices(ast.NodeTransformer):
+    """Writes choices.
+
+    Attributes:
+        function: in which they stand.
+        only: the lines at which they do.
+        count: how many were written.
+        known: names that have values, besides the function's.
+        wanted: names that are read behind it, besides the function's.
+    """
+
+    function: ast.FunctionDef
+    only: set[int]
+    count: int = 0
+    known: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
+    _names: list[ast.Name] = field(default_factory=list)
+    _parameters: set[str] = field(default_factory=set)
+    _in_place: set[str] = field(default_factory=set)
+    _counts: bool = False
+
+    def __post_init__(self) -> None:
+        for loop in ast.walk(self.function):
+            if isinstance(loop, (ast.For, ast.While)):
+                loop.body = _without_continue(loop.body, self.only)
+        self._names = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
+        self._parameters = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
+        self._in_place = in_place(ast.walk(self.function))
+        choices = [one for one in ast.walk(self.function) if isinstance(one, ast.If) and self._is_asked(one)]
+        inside = {id(part) for one in choices for part in ast.walk(one)}
+        self._counts = all(id(one) in inside for one in ast.walk(self.function) if isinstance(one, ast.AugAssign))
+
+    def _is_asked(self, node: ast.If) -> bool:
+        return bool(self.only.intersection(_lines_of(node.test))) and _is_choice(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        """`if test:`."""
+        if not self._is_asked(node):
+            return self.generic_visit(node)
+        whole, effects = node, Effects.of(node)
+        node = effects.node
+        parts = [*_statements(node)]
+        before = {one.id for one in self._names if one.lineno < node.lineno and isinstance(one.ctx, ast.Store)}
+        before |= self._parameters | effects.begun | self.known
+        given = [_surely(side) for side in (node.body, node.orelse)]
+        all_given, written = _given(parts, ast.Assign), _given(parts, ast.AugAssign)
+        elsewhere = {one.id for one in self._names if not self._is_within(one, whole) and isinstance(one.ctx, ast.Load)}
+        changed = (all_given | written) & (elsewhere | before | effects.names | self.wanted)
+        is_there = all(name in before or all(name in side for side in given) for name in changed)
+        if not is_there or self._in_place & (all_given | _handed_on(parts)):
+            return self.generic_visit(whole)
+        self.count += 1
+        made = self._made(effects, sorted(changed), before, written, self.count)
+        return [ast.fix_missing_locations(_at(one, whole)) for one in made]
+
+    @staticmethod
+    def _is_within(one: ast.Name, node: ast.If) -> bool:
+        begin, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+        return begin <= (one.lineno, one.col_offset) < end
+
+    def _made(
+        self, effects: Effects, changed: list[str], before: set[str], written: set[str], number: int
+    ) -> list[ast.stmt]:
+        node = effects.node
+        asked = f"__asked_{number}__"
+        question = ast.Assign([ast.Name(asked, ast.Store())], size_decisions.as_calls(copy.deepcopy(node.test)))
+        choice: list[ast.stmt] = []
+        kept = {name: f"__before_{number}_{name}__" for name in changed if name in before}
+        choice += [_line(f"{own} = {name}") for name, own in kept.items()]
+        for own, side in (("then", node.body), ("else", node.orelse)):
+            choice += [_line(f"{name} = {held}") for name, held in kept.items()]
+            choice += [one for each in side for one in self._computed(each, effects)]
+            choice += [_line(f"__{own}_{number}_{name}__ = {name}") for name in changed]
+        for name in changed:
+            both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {self._counts})"
+            choice.append(_line(f"{name} = {WRITTEN}({kept[name]}, {both})" if name in written else f"{name} = {both}"))
+        read = sorted({one.id for part in _statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
+        alone = [name for name in sorted(written) if name in kept]
+        others = [name for name in read if name in before and name not in written]
+        check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone and others else []
+        test = ast.parse(f"{BY_DATA}({asked})", mode="eval").body
+        plain = ast.If(ast.Name(asked, ast.Load()), copy.deepcopy(node.body), copy.deepcopy(node.orelse))
+        return [question, *effects.before, ast.If(test, [*check, *choice], [plain]), *effects.behind]
+
+    def _computed(self, statement: ast.stmt, effects: Effects) -> list[ast.stmt]:
+        """A statement of a side, by which nothing is written to.
+
+        Args:
+            statement: which stays as it is.
+            effects: what the choice does besides.
+        """
+        match statement:
+            case ast.Pass():
+                return []
+            case ast.AugAssign(target=ast.Name(id=name), op=kind, value=value):
+                given = [ast.Constant(type(kind).__name__), ast.Name(name, ast.Load()), copy.deepcopy(value)]
+                return [ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name(AUGMENTED, ast.Load()), given, []))]
+            case ast.If():
+                own = self.known | effects.begun, self.wanted | effects.names
+                inner = _Choices(self.function, {*_lines_of(statement.test)}, self.count, *own)
+                made = inner.visit_If(copy.deepcopy(statement))
+                self.count = inner.count
+                return made if isinstance(made, list) else [statement]
+        return [copy.deepcopy(statement)]
+
+
+def _surely(side: Iterable[ast.stmt]) -> set[str]:
+    """The names that a side gives values whatever is decided within it."""
+    found: set[str] = set()
+    for one in side:
+        found |= _surely(one.body) & _surely(one.orelse) if isinstance(one, ast.If) else _given([one], ast.Assign)
+    return found
+
+
+def _line(text: str) -> ast.stmt:
+    return ast.parse(text).body[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"{one}, " for one in names)
+
+
+def _at(made: ast.stmt, where: ast.stmt) -> ast.stmt:
+    """New code at the place of the old one, where it has none of its own."""
+    for one in ast.walk(made):
+        if isinstance(one, (ast.stmt, ast.expr)) and getattr(one, "lineno", 1) < where.lineno:
+            ast.copy_location(one, where)
+    return made

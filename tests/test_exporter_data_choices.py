@@ -1,0 +1,201 @@
+"""Small decisions by data in loops: each of them is a choice of values, so that a model may have any number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import Called, export_and_compare
+from rarer import first
+
+from batch_export.errors import CaptureError
+from batch_export.exporter import export
+
+pytestmark = pytest.mark.sampled
+
+Tensor = torch.Tensor
+ROWS = ({0: "n"},)
+EXAMPLE = (torch.randn(8, 3, generator=torch.Generator().manual_seed(0)) * 3,)
+OTHERS = [
+    (torch.randn(8, 3) * 3,),
+    (torch.randn(8, 3) * 0.3,),
+    (torch.randn(8, 3) * 30,),
+    (torch.zeros(8, 3),),
+    (torch.ones(8, 3),),
+    (-torch.ones(8, 3),),
+]
+SHORTER = [(torch.randn(n, 3) * 3,) for n in (1, 2, 5, 13)]
+
+
+def summed(x: Tensor) -> Any:
+    """One side, both sides, and what begins as a number."""
+    total, other, number = x.new_zeros(3), x.sum(0), 0.0
+    for row in x:
+        if row.sum() > 0:
+            total = total + row
+        if row.max() > 1:  # noqa: SIM108
+            other = other * 0.5
+        else:
+            other = other + row
+        if row[0] > 0:
+            number = number + row[0]
+    return total, other, x * number
+
+
+def appended(x: Tensor) -> Any:
+    """Lists that get one element whichever way is taken; the rest of a round behind `continue`."""
+    found, more = [], []
+    for row in x:
+        twice = row * 2
+        if row.max() > 1:
+            found.append(twice)
+        elif row.min() < -1:
+            found.append(row - 1)
+        else:
+            found.append(row)
+        if row.sum() > 0:
+            more.append(row)
+            continue
+        more.append(twice + 1)
+    return torch.stack(found), torch.stack(more)
+
+
+def bisected(x: Tensor) -> Any:
+    """Bounds of which one moves in each round; two decisions in one."""
+    low, high, y = x.min(), x.max(), x
+    for _ in range(9):
+        middle = (low + high) / 2
+        if (x > middle).sum() > x.numel() // 2:
+            low = middle
+        else:
+            high = middle
+        if y.abs().max() > 1:
+            if y.sum() > 0:  # noqa: SIM108
+                y = y - 0.5
+            else:
+                y = y + 0.5
+    return low, high, y
+
+
+def swapped(x: Tensor) -> Any:
+    """Several names at once, and the largest so far with its place."""
+    a, b, best, place = x[0], x[1], x[0], 0
+    for i in range(7):
+        if a.sum() < b.sum():
+            a, b = b, a
+        a = a * 0.9 + x[i]
+        if x[i].norm() > best.norm():
+            best = x[i]
+            place = i
+    return a, b, best, x * place
+
+
+def written(x: Tensor) -> Any:
+    """Parts of a tensor and of a list that some rounds write to."""
+    out, listed = torch.zeros_like(x), [None] * 8
+    for i in range(8):
+        if x[i].max() > 1:
+            out[i] = x[i] * 2
+        elif x[i].min() < -1:
+            out[i] = 1.0
+        if x[i].sum() > 0:
+            listed[i] = x[i]
+        else:
+            listed[i] = -x[i]
+    return out, torch.stack(listed)
+
+
+def in_place(x: Tensor) -> Any:
+    """`+=` of a tensor that has another name too, and of a count."""
+    total = x.sum(0)
+    alias, count, found = total, 0, False
+    for i in range(8):
+        before = count
+        if x[i].sum() > 0 and count < 3:
+            total += x[i]
+            count += 1
+            found = True
+    return total, alias, x * count, x * before, x * found, torch.arange(3) * count
+
+
+@pytest.mark.parametrize("function", first(2, [summed, in_place, appended, bisected, swapped, written]))
+def test_both_sides_are_what_eager_gives(function: Callable[[Tensor], Any]) -> None:
+    export_and_compare(Called(function), EXAMPLE, *OTHERS)
+
+
+@pytest.mark.parametrize("function", first(1, [summed, appended, bisected]))
+def test_so_it_is_of_loops_over_a_free_axis(function: Callable[[Tensor], Any]) -> None:
+    export_and_compare(Called(function), EXAMPLE, *OTHERS, *SHORTER, dynamic_shapes=ROWS)
+
+
+def of_one_memory(x: Tensor) -> Any:
+    """One side gives a tensor another name, by which it is written to later."""
+    y = x * 1
+    z = y
+    for row in x:
+        if row.sum() > 0:  # noqa: SIM108
+            z = y
+        else:
+            z = y * 2
+    z += 1
+    return y, z
+
+
+def read_by_a_view(x: Tensor) -> Any:
+    """What a side writes to is read by a view of it."""
+    total = x.sum(0)
+    view = total.view(3, 1)
+    for row in x:
+        if row.sum() > 0:
+            total += row
+            total += view[0] * 1
+    return total
+
+
+def of_two_kinds(x: Tensor) -> Any:
+    """Either a whole number or a fraction."""
+    k = 0.5
+    for row in x:
+        if row.sum() > 0:
+            k = 1
+    return torch.arange(3) * k
+
+
+def changed_elsewhere(x: Tensor) -> Any:
+    """A count that another function adds to, in place if it is a tensor."""
+    count = 0
+    for row in x:
+        if row.sum() > 0:
+            count = count + 1
+    more = count
+    more += 2
+    return x * count, x * more
+
+
+def asked_for_its_type(x: Tensor) -> Any:
+    """A number that is asked whether it is one."""
+    count = 0
+    for row in x:
+        if row.sum() > 0:
+            count = count + 1
+    return x * (1 if isinstance(count, int) else 2)
+
+
+def of_texts(x: Tensor) -> Any:
+    state, y = "first", x.sum()
+    for row in x:
+        if row[0] > 0:
+            state = "other"
+        y = y * 2 if state == "first" else y + 1
+    return y
+
+
+REFUSED = [read_by_a_view, changed_elsewhere, asked_for_its_type, of_one_memory, of_two_kinds, of_texts]
+
+
+@pytest.mark.parametrize("function", first(2, REFUSED))
+def test_what_is_no_choice_of_values_is_refused(function: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(CaptureError, match=r"test_exporter_data_choices\.py:\d+"):
+        export(Called(function), EXAMPLE)
