@@ -174,7 +174,7 @@ class LoadedFiles:
             if digest := self._digest(Path(name), None):
                 found[name] = digest
         for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
-            if not self._names.may_count(name):
+            if not self._names.may_count(name, opened.get(name)):
                 continue
             folder, file = os.path.split(name)
             real, installed = folders(folder)
@@ -219,7 +219,8 @@ class LoadedFiles:
 
     def used(self) -> list[str]:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
-        return [path for path in self._opened_last.keys() - self._installed if self._names.may_count(path)]
+        opened = ((path, note) for path, note in self._opened_last.items() if path not in self._installed)
+        return [path for path, note in opened if self._names.may_count(path, note)]
 
     def opened(self) -> Collection[str]:
         """Returns all paths that were opened, the system's own included; after `sources`."""

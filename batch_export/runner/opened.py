@@ -69,6 +69,10 @@ class Opened(msgspec.Struct, array_like=True):
             return self.output or (self.wrote and now is not None)
         return self.wrote and (not self.read or (self.output and (now is None or now[:3] != tuple(self.before)[:3])))
 
+    def is_data(self) -> bool:
+        """Returns whether it was there before, and was read alone."""
+        return self.before is not None and self.read and not self.wrote
+
     def is_another(self, now: Stamp, *, exactly: bool) -> bool:
         """Returns whether somebody else may have changed it since it was opened first.
 

@@ -16,7 +16,7 @@ from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
 from batch_export.sources import distributions, pythons_variables, start_up
 from batch_export.sources.asked import ABSENT, state_now, state_of
-from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
+from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
@@ -38,6 +38,7 @@ __pycache__ .git .hg .svn .gitignore .gitattributes .DS_Store .directory .cache 
 """
 _OF_TOOLS = frozenset(_TOOLS.split())
 """What editors, shells, tests and version control leave in a folder, none of it for a model."""
+_UNLISTED = BYTECODE_SUFFIXES + LEFT_BEHIND_SUFFIXES
 _BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
 PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
@@ -195,7 +196,7 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(DERIVED_SUFFIXES):
+            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
                 continue
             if (name,) not in aside and not is_side_file(entry.path):
                 found.append((name, entry.is_dir(), entry.is_symlink()))
