@@ -62,6 +62,41 @@ def _link_appears(path: Path, number: int) -> None:
         path.symlink_to("nowhere")
 
 
+def _becomes_a_link(path: Path, number: int) -> None:
+    path.unlink(missing_ok=True)
+    if number == 1:
+        path.write_text("1")
+    else:
+        target = path.with_name(f"{path.name}.target")
+        target.write_text("1")
+        path.symlink_to(target.name)
+
+
+def _folder_becomes_a_link(path: Path, number: int) -> None:
+    if number == 1:
+        path.mkdir()
+        (path / "w").write_text("1")
+    else:
+        path.rename(path.with_name(f"{path.name}.target"))
+        path.symlink_to(f"{path.name}.target")
+
+
+def _link_to_nowhere(path: Path, number: int) -> None:
+    if number == 1:
+        path.symlink_to(path.with_name("nowhere").absolute())
+
+
+def _leads_somewhere(path: Path, number: int) -> None:
+    if number == 1:
+        path.symlink_to(f"{path.name}.target")
+    else:
+        path.with_name(f"{path.name}.target").touch()
+
+
+def _read_if_no_link(path: Path) -> tuple[str, bool]:
+    return path.read_text(), path.is_symlink()
+
+
 def _another_name(path: Path, number: int) -> None:
     path.mkdir(exist_ok=True)
     (path / f"{number}.py").touch()
@@ -126,6 +161,15 @@ ASKERS: dict[str, Asker] = {
     "getsize": Asker(_grows, os.path.getsize),
     "readlink": Asker(_link, os.readlink),
     "resolve": Asker(_link, lambda path: str(path.resolve())),
+    "islink": Asker(_becomes_a_link, os.path.islink),
+    "islink_of_a_folder": Asker(_folder_becomes_a_link, os.path.islink),
+    "islink_of_what_is_read": Asker(_becomes_a_link, _read_if_no_link),
+    "islink_in_a_subprocess": Asker(_becomes_a_link, _shell("test -L {} && echo yes")),
+    "link_to_nowhere": Asker(_link_to_nowhere, os.path.exists, counts=False),
+    "link_now_leads_somewhere": Asker(_leads_somewhere, os.path.exists),
+    "where_a_folder_leads": Asker(
+        _folder_becomes_a_link, lambda path: len(os.path.realpath(path.absolute() / "w")) > 0, counts=False
+    ),
     "c_access": Asker(_appears, lambda path: ctypes.CDLL(None).access(os.fsencode(path), 0)),
     "dirfd": Asker(_appears, lambda path: os.access(path.name, os.F_OK, dir_fd=os.open(path.parent, os.O_RDONLY))),
     "in_a_subprocess": Asker(_appears, _shell("test -e {} && echo yes")),

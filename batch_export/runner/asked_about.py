@@ -14,7 +14,7 @@ from types import ModuleType
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Opened
-from batch_export.sources.asked import ABSENT, How, is_of_attributes, leads_on, without_size
+from batch_export.sources.asked import ABSENT, How, follows_from_content, without_size
 
 
 class MissingModules:
@@ -70,7 +70,7 @@ def states(
         name = name_of(path)
         if name is None or (state == ABSENT and sources.get(name) == ABSENT):
             continue
-        if name not in implied or state == ABSENT or leads_on(state) or is_of_attributes(state):
+        if name not in implied or not follows_from_content(state):
             found.add((name, state))
     return tuple(sorted(found))
 
