@@ -11,8 +11,10 @@ import importlib.util
 import os
 import pkgutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,51 @@ def _module(path: Path, number: int) -> None:
         Path(f"{path.name}_later.py").touch()
 
 
+def _extension_beside_it(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_mine{EXTENSION_SUFFIXES[-1]}").touch()
+
+
+def _package_over_it(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_mine").mkdir()
+        Path(f"{path.name}_mine", "__init__.py").touch()
+
+
+def _module_over_a_namespace(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine").mkdir()
+        Path(f"{path.name}_mine", "part.py").touch()
+    else:
+        Path(f"{path.name}_mine.py").touch()
+
+
+def _extension_of_another_name(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_other{EXTENSION_SUFFIXES[0]}").touch()
+        Path(f"{path.name}_mine").mkdir()
+
+
+def _import_mine(path: Path) -> str:
+    try:
+        return str(importlib.import_module(f"{path.name}_mine").__file__)
+    except ImportError:
+        return "what is there cannot be loaded"
+
+
+def _import_part(path: Path) -> str:
+    try:
+        return str(importlib.import_module(f"{path.name}_mine.part").__file__)
+    except ImportError:
+        return "no package"
+
+
 def _import(path: Path) -> bool:
     try:
         importlib.import_module(f"{path.name}_later")
@@ -170,6 +217,14 @@ ASKERS: dict[str, Asker] = {
     "where_a_folder_leads": Asker(
         _folder_becomes_a_link, lambda path: len(os.path.realpath(path.absolute() / "w")) > 0, counts=False
     ),
+    "extension_beside_a_module": Asker(_extension_beside_it, _import_mine),
+    "package_over_a_module": Asker(_package_over_it, _import_mine),
+    "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
+    "extension_beside_a_subprocess_module": Asker(
+        _extension_beside_it,
+        lambda path: subprocess.run([sys.executable, "-c", f"import {path.name}_mine"], capture_output=True).returncode,
+    ),
+    "extension_of_another_name": Asker(_extension_of_another_name, _import_mine, counts=False),
     "c_access": Asker(_appears, lambda path: ctypes.CDLL(None).access(os.fsencode(path), 0)),
     "dirfd": Asker(_appears, lambda path: os.access(path.name, os.F_OK, dir_fd=os.open(path.parent, os.O_RDONLY))),
     "in_a_subprocess": Asker(_appears, _shell("test -e {} && echo yes")),
