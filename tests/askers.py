@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import py_compile
 import subprocess
 import sys
 from collections.abc import Callable
@@ -116,6 +117,14 @@ def _extension_beside_it(path: Path, number: int) -> None:
         Path(f"{path.name}_mine{EXTENSION_SUFFIXES[-1]}").touch()
 
 
+def _source_beside_bytecode(path: Path, number: int) -> None:
+    source = Path(f"{path.name}_mine.py")
+    source.touch()
+    if number == 1:
+        py_compile.compile(str(source), cfile=f"{path.name}_mine.pyc", doraise=True)
+        source.unlink()
+
+
 def _package_over_it(path: Path, number: int) -> None:
     if number == 1:
         Path(f"{path.name}_mine.py").touch()
@@ -218,6 +227,7 @@ ASKERS: dict[str, Asker] = {
         _folder_becomes_a_link, lambda path: len(os.path.realpath(path.absolute() / "w")) > 0, counts=False
     ),
     "extension_beside_a_module": Asker(_extension_beside_it, _import_mine),
+    "source_beside_bytecode": Asker(_source_beside_bytecode, _import_mine),
     "package_over_a_module": Asker(_package_over_it, _import_mine),
     "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
     "extension_beside_a_subprocess_module": Asker(

@@ -16,7 +16,7 @@ from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
 _ENDINGS = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 """In the order in which an import tries them."""
-_OF_FILES = sorted((*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, ".so"), key=len, reverse=True)
+_LONGEST_FIRST = sorted(_ENDINGS, key=len, reverse=True)
 _PACKAGE = "__init__"
 _FOUND, NOTHING = "module ", "no module"
 _SETTLED_NS = 2_000_000_000
@@ -24,7 +24,7 @@ _SETTLED_NS = 2_000_000_000
 
 def module_of(file: str) -> str | None:
     """Returns the name of the module that a file holds, as a path without an ending; None where it is no module's."""
-    ending = next((one for one in _OF_FILES if file.endswith(one)), None)
+    ending = next((one for one in _LONGEST_FIRST if file.endswith(one)), None)
     if ending is None:
         return None
     module = file[: -len(ending)]
