@@ -10,9 +10,12 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import py_compile
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,41 @@ def _link_appears(path: Path, number: int) -> None:
         path.symlink_to("nowhere")
 
 
+def _becomes_a_link(path: Path, number: int) -> None:
+    path.unlink(missing_ok=True)
+    if number == 1:
+        path.write_text("1")
+    else:
+        target = path.with_name(f"{path.name}.target")
+        target.write_text("1")
+        path.symlink_to(target.name)
+
+
+def _folder_becomes_a_link(path: Path, number: int) -> None:
+    if number == 1:
+        path.mkdir()
+        (path / "w").write_text("1")
+    else:
+        path.rename(path.with_name(f"{path.name}.target"))
+        path.symlink_to(f"{path.name}.target")
+
+
+def _link_to_nowhere(path: Path, number: int) -> None:
+    if number == 1:
+        path.symlink_to(path.with_name("nowhere").absolute())
+
+
+def _leads_somewhere(path: Path, number: int) -> None:
+    if number == 1:
+        path.symlink_to(f"{path.name}.target")
+    else:
+        path.with_name(f"{path.name}.target").touch()
+
+
+def _read_if_no_link(path: Path) -> tuple[str, bool]:
+    return path.read_text(), path.is_symlink()
+
+
 def _another_name(path: Path, number: int) -> None:
     path.mkdir(exist_ok=True)
     (path / f"{number}.py").touch()
@@ -70,6 +108,59 @@ def _another_name(path: Path, number: int) -> None:
 def _module(path: Path, number: int) -> None:
     if number == 2:
         Path(f"{path.name}_later.py").touch()
+
+
+def _extension_beside_it(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_mine{EXTENSION_SUFFIXES[-1]}").touch()
+
+
+def _source_beside_bytecode(path: Path, number: int) -> None:
+    source = Path(f"{path.name}_mine.py")
+    source.touch()
+    if number == 1:
+        py_compile.compile(str(source), cfile=f"{path.name}_mine.pyc", doraise=True)
+        source.unlink()
+
+
+def _package_over_it(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_mine").mkdir()
+        Path(f"{path.name}_mine", "__init__.py").touch()
+
+
+def _module_over_a_namespace(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine").mkdir()
+        Path(f"{path.name}_mine", "part.py").touch()
+    else:
+        Path(f"{path.name}_mine.py").touch()
+
+
+def _extension_of_another_name(path: Path, number: int) -> None:
+    if number == 1:
+        Path(f"{path.name}_mine.py").touch()
+    else:
+        Path(f"{path.name}_other{EXTENSION_SUFFIXES[0]}").touch()
+        Path(f"{path.name}_mine").mkdir()
+
+
+def _import_mine(path: Path) -> str:
+    try:
+        return str(importlib.import_module(f"{path.name}_mine").__file__)
+    except ImportError:
+        return "what is there cannot be loaded"
+
+
+def _import_part(path: Path) -> str:
+    try:
+        return str(importlib.import_module(f"{path.name}_mine.part").__file__)
+    except ImportError:
+        return "no package"
 
 
 def _import(path: Path) -> bool:
@@ -126,6 +217,24 @@ ASKERS: dict[str, Asker] = {
     "getsize": Asker(_grows, os.path.getsize),
     "readlink": Asker(_link, os.readlink),
     "resolve": Asker(_link, lambda path: str(path.resolve())),
+    "islink": Asker(_becomes_a_link, os.path.islink),
+    "islink_of_a_folder": Asker(_folder_becomes_a_link, os.path.islink),
+    "islink_of_what_is_read": Asker(_becomes_a_link, _read_if_no_link),
+    "islink_in_a_subprocess": Asker(_becomes_a_link, _shell("test -L {} && echo yes")),
+    "link_to_nowhere": Asker(_link_to_nowhere, os.path.exists, counts=False),
+    "link_now_leads_somewhere": Asker(_leads_somewhere, os.path.exists),
+    "where_a_folder_leads": Asker(
+        _folder_becomes_a_link, lambda path: len(os.path.realpath(path.absolute() / "w")) > 0, counts=False
+    ),
+    "extension_beside_a_module": Asker(_extension_beside_it, _import_mine),
+    "source_beside_bytecode": Asker(_source_beside_bytecode, _import_mine),
+    "package_over_a_module": Asker(_package_over_it, _import_mine),
+    "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
+    "extension_beside_a_subprocess_module": Asker(
+        _extension_beside_it,
+        lambda path: subprocess.run([sys.executable, "-c", f"import {path.name}_mine"], capture_output=True).returncode,
+    ),
+    "extension_of_another_name": Asker(_extension_of_another_name, _import_mine, counts=False),
     "c_access": Asker(_appears, lambda path: ctypes.CDLL(None).access(os.fsencode(path), 0)),
     "dirfd": Asker(_appears, lambda path: os.access(path.name, os.F_OK, dir_fd=os.open(path.parent, os.O_RDONLY))),
     "in_a_subprocess": Asker(_appears, _shell("test -e {} && echo yes")),

@@ -28,9 +28,10 @@ def told(tmp_path: Path) -> Iterator[list[str]]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "data"
-    for name in ("a.w", "deep/b.w", ".git/config", "__pycache__/x.pyc", "a.lock"):
+    for name in ("a.w", "deep/b.w", ".git/config", "__pycache__/x.pyc", "a.lock", "a.log"):
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         (made / name).write_text("1")
+    (made / "empty.lock").touch()
     (made / "circle").symlink_to(made)
     (made / "nowhere").symlink_to(made / "none")
     os.mkfifo(made / "pipe")
@@ -44,7 +45,11 @@ def folder(tmp_path: Path) -> Path:
         ("deep/b.w", "2", True),
         ("deep/c.w", "", True),
         (".git/config", "2", False),
-        ("a.lock", "2", False),
+        ("a.lock", "2", True),
+        ("a.log", "2", True),
+        ("empty.lock", "", False),
+        ("another.lock", "", False),
+        ("a.pyc", "2", False),
         ("out/store", "2", False),
     ],
 )
@@ -63,7 +68,7 @@ def test_what_is_large_is_read_once_and_what_is_very_large_by_need(
         os.utime(path, ns=(path.stat().st_mtime_ns - HOUR_NS,) * 2)
     monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
     first = folder_digest(folder)
-    assert [text for text in told if "(2 files, 0.0 GB), once for as long as nothing in it changes" in text]
+    assert [text for text in told if "(4 files, 0.0 GB), once for as long as nothing in it changes" in text]
     read: list[Path] = []
     monkeypatch.setattr(file_digests, "digest_file", read.append)
     assert folder_digest(folder) == first

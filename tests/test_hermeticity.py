@@ -273,7 +273,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     ),
     "in place of a package": (
         {"shadow"},
-        "libinner.py: absent -> file",
+        "libinner: no module -> module libinner.py",
         lambda p: p.write("libinner.py", "NUMBER = 2\n"),
     ),
     "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
@@ -363,7 +363,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     ),
     "local start of Python": (
         EVERY_MODEL,
-        "sitecustomize.py: absent -> file",
+        "sitecustomize: no module -> module sitecustomize.py",
         lambda p: p.write("sitecustomize.py", "import builtins\n"),
     ),
     "edited start of Python": (

@@ -256,6 +256,12 @@ SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
             id="given other rights when open",
         ),
         pytest.param("open('weights.bin').read(); os.chown('weights.bin', -1, os.getgid())", READ, id="given away"),
+        pytest.param(
+            "open('data.lock').read(); open('data.log').read()", {"data.lock", "data.log"}, id="data as locks"
+        ),
+        pytest.param("open('data.lock', 'a').close(); open('data.lock').read()", set(), id="a lock that is taken"),
+        pytest.param("open('data.log').read(); open('data.log', 'a').write('2')", set(), id="a log that goes on"),
+        pytest.param(f"open('n.lock', 'w').close(); open('n.lock').read()\n{TRY} open('m.log')", set(), id="own locks"),
         pytest.param("open('weights.bin').read(); os.link('weights.bin', 'w'); os.unlink('w')", READ, id="two names"),
     ],
 )
@@ -265,7 +271,8 @@ def test_what_is_read_counts_and_what_is_made_does_not(root: Path, code: str, re
     if how == "refused" and ("subprocess" in code or "utime" in code):
         pytest.skip("Python does not hear of it")
     (root / "full").mkdir()
-    (root / "full" / "w.txt").write_text("1")
+    for name in ("full/w.txt", "data.lock", "data.log"):
+        (root / name).write_text("1")
     sources, changed, unseen = seen(root, code, how)
     assert {name for name in sources if not name.endswith(".py")} == recorded
     assert changed == []

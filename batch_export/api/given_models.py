@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.errors import BatchExportError, UsageError
+from batch_export.nouns import counted
 from batch_export.report import run_folder as files
 from batch_export.spec import InputSpec
+from batch_export.stages.code_state import code_state
 from batch_export.stages.probe_request import Probed, ProbeRequest
 from batch_export.sweeps.described import described
 from batch_export.sweeps.model_words import inputs_of, request_of
 from batch_export.sweeps.model_yaml import config_of, require_name
 
 _TIMEOUT_S = 300.0
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,10 @@ def _described(name: str, model: Any, inputs: Any, axes: Mapping[str, Mapping[in
         return described(_with(request, None, inputs, axes, words), _TIMEOUT_S)[1]
     target = _importable(model)
     if target:
-        return described(_with(ProbeRequest(name, target), None, inputs, axes, words), _TIMEOUT_S)[1]
+        request = _with(ProbeRequest(name, target, compares=True), None, inputs, axes, words)
+        found = described(request, _TIMEOUT_S)[1]
+        _require_same(name, target, found)
+        return found
     if "torch" not in sys.modules and not callable(model):
         raise _no_model(name, model)
     from batch_export.stages import sent_module  # lazy: torch, for those who have it already
@@ -112,6 +118,21 @@ def _described(name: str, model: Any, inputs: Any, axes: Mapping[str, Mapping[in
     if not request.inputs:
         raise UsageError(f"model {name!r} is a module, and needs inputs: sweep(models=..., inputs=(tensor,))")
     return sent_module.sent(model, request, outputs / files.TRIED)
+
+
+def _require_same(name: str, target: str, found: Probed) -> None:
+    """Refuses a function that is another one here than where its file is imported anew: that one would be tested."""
+    from batch_export.api.changed_here import changed_here  # lazy: most models are no functions
+
+    changed = changed_here(code_state(target), found.code)
+    if changed:
+        more = f" and {counted(len(changed) - _SHOWN, 'other')}" if len(changed) > _SHOWN else ""
+        verb = "differs" if len(changed) == 1 else "differ"
+        raise UsageError(
+            f"model {name!r}: {', '.join(changed[:_SHOWN])}{more} {verb} between this process and the source "
+            f"from which the processes of a sweep import {target}. Next step: write it there and import it anew, or "
+            f"give what the function returns here: models={{{name!r}: {target.rpartition('.')[2]}()}}"
+        )
 
 
 def _no_model(name: str, model: Any) -> UsageError:

@@ -14,7 +14,8 @@ from types import ModuleType
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Opened
-from batch_export.sources.asked import ABSENT, How, is_of_attributes, leads_on, without_size
+from batch_export.sources.asked import ABSENT, How, follows_from_content, without_size
+from batch_export.sources.module_forms import module_of
 
 
 class MissingModules:
@@ -70,9 +71,27 @@ def states(
         name = name_of(path)
         if name is None or (state == ABSENT and sources.get(name) == ABSENT):
             continue
-        if name not in implied or state == ABSENT or leads_on(state) or is_of_attributes(state):
+        if name not in implied or not follows_from_content(state):
             found.add((name, state))
     return tuple(sorted(found))
+
+
+def packages_without_file(modules: Mapping[str, str], file_of: Callable[[str], str | None]) -> set[str]:
+    """Returns the folders that are packages by what lies in them alone (namespaces).
+
+    Args:
+        modules: local modules, name -> file.
+        file_of: the file of a loaded module; None when it has none.
+    """
+    found: set[str] = set()
+    for module, file in modules.items():
+        parent, folder = module.rpartition(".")[0], module_of(file) or ""
+        while parent and folder:
+            folder = os.path.dirname(folder)
+            if file_of(parent) is None:
+                found.add(folder)
+            parent = parent.rpartition(".")[0]
+    return found
 
 
 def _folders_of(name: str) -> list[str]:

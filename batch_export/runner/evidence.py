@@ -20,8 +20,8 @@ from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
 from batch_export.sources import distributions, search_path, start_up
 from batch_export.sources.import_names import ImportNames
+from batch_export.sources.module_forms import ModuleStates
 from batch_export.sources.name_texts import text_of
-from batch_export.sources.recorded import kind_of
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.store import imports_memo
 
@@ -82,11 +82,9 @@ class Evidence:
         started = {name: distributions.state(name) for name in start_up.NAMES}
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
         tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
-        recorded = {name for name, _ in sources}
-        instead = [
-            f"{top}{rest}" for top in tops for rest in (".py", "/__init__.py")
-        ]  # would be imported in their place
-        asked += tuple((name, kind_of(name, self._roots)) for name in instead if name not in recorded)
+        modules = ModuleStates(self._roots)
+        instead = {(top, modules.of(top)) for top in tops}  # local ones would be imported in their place
+        asked = tuple(sorted(instead.union(asked)))
         if self._layer:
             packages = distributions.outside(packages, self._layer)
         variables = self._variables.variables(self._files.used(), self._roots, self._files.opened())

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
-from batch_export.runner.asked_about import MissingModules, states
+from batch_export.runner.asked_about import MissingModules, packages_without_file, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
@@ -32,6 +32,7 @@ from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import content_digest
+from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.recorded import CHANGED, METADATA_OF, PASSING, UNREADABLE, listing_digest, metadata_digest
 
 _LISTINGS = ("os.listdir", "os.scandir")
@@ -174,7 +175,7 @@ class LoadedFiles:
             if digest := self._digest(Path(name), None):
                 found[name] = digest
         for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
-            if not self._names.may_count(name):
+            if not self._names.may_count(name, opened.get(name)):
                 continue
             folder, file = os.path.split(name)
             real, installed = folders(folder)
@@ -207,7 +208,12 @@ class LoadedFiles:
             lambda name: chosen.get(name) or self._names.of_asked(name),
         )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
-        return tuple(sorted({*found, *made.items()}))
+        names = {name for name, digest in self._sources.items() if digest != ABSENT}
+        without_file = map(self._names.of_asked, packages_without_file(self.modules(), file_of))
+        imported = filter(None, {*map(module_of, names), *without_file})
+        modules = ModuleStates(self._roots)
+        taken = {(name, modules.of(name)) for name in imported}
+        return tuple(sorted({*found, *made.items(), *taken}))
 
     def _name_of_made(self, name: str) -> str | None:
         if not self._names.may_count(name):
@@ -219,7 +225,8 @@ class LoadedFiles:
 
     def used(self) -> list[str]:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
-        return [path for path in self._opened_last.keys() - self._installed if self._names.may_count(path)]
+        opened = ((path, note) for path, note in self._opened_last.items() if path not in self._installed)
+        return [path for path, note in opened if self._names.may_count(path, note)]
 
     def opened(self) -> Collection[str]:
         """Returns all paths that were opened, the system's own included; after `sources`."""

@@ -19,7 +19,7 @@ import msgspec
 from batch_export.runner.made import Made
 from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
-from batch_export.sources.asked import ABSENT, How, state_of
+from batch_export.sources.asked import ABSENT, How, leads_on, of_a_step, state_of
 from batch_export.sources.closure import is_installed
 
 _METADATA = (f".dist-info{os.sep}", f".egg-info{os.sep}")
@@ -68,6 +68,10 @@ class Opened(msgspec.Struct, array_like=True):
         if self.before is None:
             return self.output or (self.wrote and now is not None)
         return self.wrote and (not self.read or (self.output and (now is None or now[:3] != tuple(self.before)[:3])))
+
+    def is_data(self) -> bool:
+        """Returns whether it was there before, and was read alone."""
+        return self.before is not None and self.read and not self.wrote
 
     def is_another(self, now: Stamp, *, exactly: bool) -> bool:
         """Returns whether somebody else may have changed it since it was opened first.
@@ -190,8 +194,25 @@ class Notes:
             self._seek(path)
             return  # it answers about its own doing
         state = self.asked[path, how] = state_of(path, how)
-        if state == ABSENT:
+        if of_a_step(state) == ABSENT:
             self._seek(path)
+
+    def ask_step(self, path: str) -> bool:
+        """Notes that somebody looks, on the way down a path, whether there is a link; returns whether there is one."""
+        if self._is_ignored(path) or _is_installed(path):
+            return os.path.islink(path)
+        if self._made.origin(path) != path:
+            self._seek(path)
+            return os.path.islink(path)
+        state = state_of(path, "link")
+        is_link = leads_on(state)
+        if is_link:
+            self.asked.setdefault((path, "link"), state)
+        else:
+            self.asked.setdefault((path, "status"), of_a_step(state))
+            if of_a_step(state) == ABSENT:
+                self._seek(path)
+        return is_link
 
     def _seek(self, path: str) -> None:
         """Notes a path that somebody looks for, if nothing is there."""

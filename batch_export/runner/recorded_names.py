@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
+from batch_export.runner.opened import Opened
 from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import is_systems_own
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
-from batch_export.sources.file_digests import DERIVED_SUFFIXES, is_side_file
+from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, is_side_file
 from batch_export.sources.places import models_dir
 from batch_export.sources.recorded import first_of, is_first
 
@@ -25,11 +26,10 @@ _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 
 
 def _is_derived(name: str) -> bool:
-    """Whether a file follows from others; bytecode does where its source is."""
-    if not name.endswith(DERIVED_SUFFIXES):
+    """Whether a file follows from others: bytecode does where its source is."""
+    if not name.endswith(BYTECODE_SUFFIXES):
         return False
-    folder, file = os.path.split(name)
-    return not file.endswith((".pyc", ".pyo")) or os.path.basename(folder) == "__pycache__" or os.path.exists(name[:-1])
+    return os.path.basename(os.path.dirname(name)) == "__pycache__" or os.path.exists(name[:-1])
 
 
 class Names:
@@ -50,9 +50,16 @@ class Names:
         """Whether nothing is noted of a path."""
         return path.startswith(self._ignored)
 
-    def may_count(self, name: str) -> bool:
-        """Whether a path is that of something which is recorded."""
+    def may_count(self, name: str, note: Opened | None = None) -> bool:
+        """Whether a path is that of something which is recorded.
+
+        Args:
+            name: the path.
+            note: how it was opened; a lock or a log that was there before and is read alone is data like any other.
+        """
         name = without_ways_up(name)
+        if name.endswith(LEFT_BEHIND_SUFFIXES) and not (note is not None and note.is_data()):
+            return False
         if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)

@@ -25,6 +25,7 @@ from batch_export.runner.calls import MACHINES, Call
 from batch_export.runner.kernel_filter import LISTEN
 from batch_export.runner.opened import WRITTEN_ANEW, Notes, Opened, is_of_package
 from batch_export.runner.spellings import in_one_spelling, through_links_of_processes
+from batch_export.runner.ways_down import WaysDown
 from batch_export.sources.asked import How
 from batch_export.sources.name_texts import name_of, text_of
 
@@ -108,6 +109,7 @@ class Witness:
         self._channel = channel
         self._notes = Notes(ignored)
         self._listener = -1
+        self._ways = WaysDown()
         self._interpreters: set[int] = set()
         self._child = 0
         self._blind = ""
@@ -220,8 +222,8 @@ class Witness:
                 self._list(path, task)
         elif call.does == "enters":
             self._notes.ask_links(path)
-        elif call.does == "status":
-            self._notes.ask(path, "link" if flags & _AT_SYMLINK_NOFOLLOW else "status")
+        elif call.does == "link" or (call.does == "status" and flags & _AT_SYMLINK_NOFOLLOW):
+            self._ask_unfollowed(path, task)
         elif call.does != "opens":
             self._notes.ask(path, call.does)
         elif flags & _OPEN_FLAGS_OF_A_NAMELESS_FILE == _OPEN_FLAGS_OF_A_NAMELESS_FILE != 0:
@@ -234,6 +236,12 @@ class Witness:
             # What the child itself imports, it tells better: it knows for whose sake.
             if is_of_package(path) and task != self._child and _process_of(task) != self._child:
                 self._notes.add_of_package(path)
+
+    def _ask_unfollowed(self, path: str, task: int) -> None:
+        if not self._ways.is_step(task, path):
+            self._notes.ask(path, "link")
+        elif self._notes.ask_step(path):
+            self._ways.turn(task)
 
     def _list(self, path: str, task: int) -> None:
         process = _process_of(task)

@@ -23,6 +23,10 @@ and listxattr(2) extended attributes, of which those of the system do not count.
 ABSENT = "absent"
 """There is nothing; in place of the digest of a file that was looked for, too."""
 _FILE, _LINK, _ATTRIBUTES, _MADE = "file", "link", "attributes", "made as"
+_NO_LINK = "no link, "
+"""Begins what somebody learns who does not follow links (lstat(2), readlink(2)) where there is none; what there is
+follows. Whoever follows them (stat(2), access(2)) learns of what they lead to alone.
+"""
 _OF_USERS = "user."
 
 
@@ -32,7 +36,7 @@ def state_of(path: str, how: How) -> str:
         try:
             return f"{_LINK} {text_of(os.readlink(path))}"
         except (OSError, ValueError):
-            pass  # no link
+            return _NO_LINK + state_of(path, "status")
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -67,22 +71,33 @@ def state_now(path: str, state: str) -> str:
     """
     if state.startswith(f"{_MADE} "):
         return (made_as(path) or state_of(path, "status")) if os.path.lexists(path) else state
-    if state == ABSENT:
-        return state_of(path, "link") if os.path.lexists(path) else ABSENT  # a link to nowhere is something
-    word, _, more = state.partition(" ")
+    word = state.partition(" ")[0]
     if word == _ATTRIBUTES:
         return state_of(path, "attributes")
-    return state_of(path, "link" if word == _LINK else "status" if more else "kind")
+    if word == _LINK or state.startswith(_NO_LINK):
+        found = state_of(path, "link")
+        return without_size(found) if state == _NO_LINK + _FILE else found
+    return state_of(path, "kind" if state == _FILE else "status")
 
 
 def without_size(state: str) -> str:
     """Returns the state of a file as one learns it who does not ask for its size; others as they are."""
+    if state.startswith(_NO_LINK):
+        return _NO_LINK + without_size(state.removeprefix(_NO_LINK))
     return _FILE if state.startswith(f"{_FILE} ") else state
 
 
-def is_of_attributes(state: str) -> bool:
-    """Whether it is that of extended attributes, which no content implies."""
-    return state.startswith(f"{_ATTRIBUTES} ")
+def follows_from_content(state: str) -> bool:
+    """Whether what is read there, or in a folder there, implies it."""
+    return state != ABSENT and not state.startswith((f"{_ATTRIBUTES} ", f"{_LINK} ", _NO_LINK))
+
+
+def of_a_step(state: str) -> str:
+    """Returns what whoever goes down a path learns of a step that was asked about without following links.
+
+    Where there is no link the way goes on, and that there might be one says nothing to who only wants the way's end.
+    """
+    return state.removeprefix(_NO_LINK)
 
 
 def leads_on(state: str) -> bool:

@@ -26,7 +26,10 @@ LARGE_BYTES, LARGE_FILES = 1 << 30, 10_000
 """Reading more than that takes a while, which is said."""
 WHOLE_BYTES, WHOLE_FILES = 4 << 30, 20_000
 """Of a folder with more than that only names and sizes are in its digest."""
-DERIVED_SUFFIXES = (".pyc", ".pyo", ".lock", ".log")
+BYTECODE_SUFFIXES = (".pyc", ".pyo")
+LEFT_BEHIND_SUFFIXES = (".lock", ".log")
+"""What those who use a folder leave in it; as data such files may be read too."""
+_LOCK = LEFT_BEHIND_SUFFIXES[0]
 _SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open."""
 _MAGIC = b"SQLite format 3\0"
@@ -108,8 +111,8 @@ def _file_digest(path: str, stamp: str, size: int, newest: int) -> Digest:
 def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
     """Returns the digest of a folder's files by name and content, those in its folders included.
 
-    Of a very large one (`WHOLE_FILES`, `WHOLE_BYTES`) names and sizes stand for the content. Caches and locks are left
-    out; a file that cannot be read counts as that.
+    Of a very large one (`WHOLE_FILES`, `WHOLE_BYTES`) names and sizes stand for the content. Caches and empty locks
+    are left out; a file that cannot be read counts as that.
 
     Args:
         path: the folder.
@@ -168,7 +171,7 @@ def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) ->
     except OSError:
         return
     for entry in entries:
-        if entry.name in _LEFT_OUT or entry.name.endswith(DERIVED_SUFFIXES):
+        if entry.name in _LEFT_OUT or entry.name.endswith(BYTECODE_SUFFIXES):
             continue
         try:
             status = entry.stat()
@@ -178,7 +181,7 @@ def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) ->
             continue  # a link to nowhere
         if stat.S_ISDIR(status.st_mode):
             yield from _files(entry.path, avoided, (*above, real))
-        elif stat.S_ISREG(status.st_mode):
+        elif stat.S_ISREG(status.st_mode) and (status.st_size or not entry.name.endswith(_LOCK)):
             yield entry.path, status
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
 from batch_export.sources import distributions, pythons_variables, start_up
-from batch_export.sources.asked import ABSENT, state_now, state_of
-from batch_export.sources.file_digests import DERIVED_SUFFIXES, content_digest, is_side_file
+from batch_export.sources.asked import ABSENT, state_now
+from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, content_digest, is_side_file
+from batch_export.sources.module_forms import ModuleStates, is_of_module
 from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
@@ -38,6 +39,7 @@ __pycache__ .git .hg .svn .gitignore .gitattributes .DS_Store .directory .cache 
 """
 _OF_TOOLS = frozenset(_TOOLS.split())
 """What editors, shells, tests and version control leave in a folder, none of it for a model."""
+_UNLISTED = BYTECODE_SUFFIXES + LEFT_BEHIND_SUFFIXES
 _BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
 PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
@@ -69,8 +71,10 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
         now = current_digest(name_of(name), roots, store)
         if now != digest:
             yield f"{'folder' if name.endswith(os.sep) else 'file'} {name} {_told(digest, now)}"
+    modules = ModuleStates(roots)
     for name, state in result.asked:
-        found = state_now(_place(name_of(name), roots), state)
+        place = name_of(name)
+        found = modules.of(place) if is_of_module(state) else state_now(_place(place, roots), state)
         if found != state:
             yield f"{name}: {state} -> {found}"
     if result.packages and not _all_as(result.packages, distributions.path_stamp()):
@@ -166,11 +170,6 @@ def _place(name: str, roots: Sequence[Path]) -> str:
     return place
 
 
-def kind_of(name: str, roots: Sequence[Path]) -> str:
-    """Returns what is there under a name, as `asked.py` has it: a file, a folder, or nothing."""
-    return state_of(_place(name, roots), "kind")
-
-
 def is_first(name: str, path: str, roots: Sequence[Path]) -> bool:
     """Whether the name leads to that path, or nowhere."""
     place = _place(name, roots)
@@ -195,7 +194,7 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
-            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(DERIVED_SUFFIXES):
+            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
                 continue
             if (name,) not in aside and not is_side_file(entry.path):
                 found.append((name, entry.is_dir(), entry.is_symlink()))

@@ -23,6 +23,7 @@ class ProbeRequest:
         inputs: those that were described; empty: they are to be found.
         sizes: example sizes of the axes that `inputs` names.
         unsized: those of them whose size nobody gave, so that it is to be found.
+        compares: whether to tell what `target` stands on, see `code_state.py`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class ProbeRequest:
     inputs: tuple[InputSpec, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     unsized: tuple[str, ...] = ()
+    compares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Probed:
         outputs: such as `logits float32[batch, 10]`.
         notes: sentences for whoever reads the config: what was guessed, and what stays fixed and why.
         builder: text of a module with a builder that has to be written beside; empty where none is needed.
+        code: what the target stands on, where that was asked for.
     """
 
     refusal: str = ""
@@ -59,6 +62,7 @@ class Probed:
     outputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     builder: str = ""
+    code: dict[str, str] = field(default_factory=dict)
 
 
 def builder_module(name: str) -> str:

@@ -16,6 +16,7 @@ import torch
 
 from batch_export.errors import BatchExportError, ModelError
 from batch_export.spec import InputSpec
+from batch_export.stages.code_state import code_state
 from batch_export.stages.model import exported_program
 from batch_export.stages.probe import example_sizes, examples, free_axes, outputs, programs
 from batch_export.stages.probe.guess import guessed, of_transformers
@@ -153,8 +154,9 @@ def _shown(leaves: Sequence[InputSpec]) -> str:
 def main(request_path: Path, answer_path: Path) -> None:
     """Answers the request in a file."""
     request = msgspec.msgpack.decode(request_path.read_bytes(), type=ProbeRequest)
+    code = code_state(request.target) if request.compares else {}  # as it is before anything of it has run
     try:
-        answer = probed(request)
+        answer = replace(probed(request), code=code)
     except BatchExportError as error:
         answer = Probed(refusal=str(error).removeprefix(f"model {request.name!r}: "))
     answer_path.write_bytes(msgspec.json.encode(answer))

@@ -1,0 +1,142 @@
+"""What a function or class of somebody's own stands on in this process: code, defaults, and the globals that it names.
+
+A dotted name arrives; short texts by name leave, which two processes compare. Followed is local code alone; of values
+only plain ones have a text of their own. torch is not imported here, and nothing is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import BuiltinImporter, ExtensionFileLoader, SourceFileLoader
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from batch_export.digest import digest_value
+from batch_export.sources.closure import PACKAGE, is_installed
+from batch_export.sources.places import resolve_target
+
+PLAIN, CODE, CLASS, OTHER = "plain", "code", "class", "other"
+"""The first words of texts."""
+OPTIMISED = "="
+"""The name, which nothing else can have, of how far Python leaves out assertions: code of two kinds is not compared."""
+
+UNCERTAIN, _VERSIONED = "?", "-"
+"""The last words of texts of code that is not as its source says (pytest rewrites its own), and that is installed."""
+
+_SINGLE = (bool, int, float, complex, str, bytes, type(None))
+_MOST = 5_000
+
+
+def code_state(target: str) -> dict[str, str]:
+    """Returns texts by name, such as `module.NUMBER` and `module.Class.forward`; empty where it cannot be imported."""
+    module, attribute = resolve_target(target)
+    try:
+        holder = importlib.import_module(module)  # lazy: a user's own
+        value = getattr(holder, attribute)
+    except Exception:  # whoever builds the model says it better
+        return {}
+    found = {OPTIMISED: str(sys.flags.optimize)}
+    todo: list[tuple[str, Any]] = [(f"{module}.{attribute}", value)]
+    while todo and len(found) < _MOST:
+        name, value = todo.pop()
+        if name not in found:
+            found[name] = _text(value)
+            todo.extend(_below(name, value))
+    return found
+
+
+def _text(value: Any) -> str:
+    value = _function_in(value)
+    if isinstance(value, FunctionType):
+        name = f"{value.__module__}.{value.__qualname__}"
+        if not _is_local(value.__module__):
+            return f"{CODE} {name} {UNCERTAIN if _is_rewritten(value.__module__) else _VERSIONED}"
+        defaults = [_default(one) for one in value.__defaults__ or ()]
+        named = sorted((name, _default(one)) for name, one in (value.__kwdefaults__ or {}).items())
+        return f"{CODE} {name} {digest_value([_code(value.__code__), defaults, named])[:16]}"
+    if isinstance(value, type):
+        return f"{CLASS} {value.__module__}.{value.__qualname__}"
+    return f"{PLAIN} {digest_value(repr(value))[:16]}" if _is_plain(value) else OTHER
+
+
+def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What a value stands on, by the name of what holds it."""
+    value = _function_in(value)
+    if isinstance(value, FunctionType) and _is_local(value.__module__):
+        for free, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
+            try:
+                yield f"{name}.<{free}>", cell.cell_contents
+            except ValueError:
+                continue  # it has no value yet
+        names = set(_names(value.__code__))
+        for one in sorted(names & value.__globals__.keys()):
+            held = value.__globals__[one]
+            if isinstance(held, ModuleType):
+                yield from _in_module(held, names)
+            else:
+                yield f"{value.__globals__.get('__name__', value.__module__)}.{one}", held
+    elif isinstance(value, type) and _is_local(value.__module__):
+        where = f"{value.__module__}.{value.__qualname__}"
+        for attribute, held in vars(value).items():
+            if isinstance(_function_in(held), FunctionType) or not attribute.startswith("__"):
+                yield f"{where}.{attribute}", held
+        for base in value.__bases__:
+            yield f"{base.__module__}.{base.__qualname__}", base
+
+
+def _in_module(module: ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]:
+    if _is_local(module.__name__):
+        for one in sorted(names & vars(module).keys()):
+            yield f"{module.__name__}.{one}", vars(module)[one]
+
+
+def _function_in(value: Any) -> Any:
+    """The function that a method of a class, a property or a cache wraps."""
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    if isinstance(value, property):
+        return value.fget
+    wrapped = getattr(value, "__wrapped__", None) if type(value).__module__ == "functools" else None
+    return value if wrapped is None else wrapped
+
+
+def _is_local(module: str | None) -> bool:
+    """Whether a module is of somebody's own and holds what its source says."""
+    spec = getattr(sys.modules.get(module or ""), "__spec__", None)
+    origin = getattr(spec, "origin", None)
+    if not origin or _is_rewritten(module) or is_installed(origin):
+        return False
+    return not origin.startswith(str(PACKAGE) + os.sep)
+
+
+def _is_rewritten(module: str | None) -> bool:
+    """Whether a module's code is what somebody makes of its source on the way."""
+    spec = getattr(sys.modules.get(module or ""), "__spec__", None)
+    return spec is not None and type(spec.loader) not in (SourceFileLoader, BuiltinImporter, ExtensionFileLoader)
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _SINGLE or (type(value) is tuple and all(map(_is_plain, value)))
+
+
+def _default(value: Any) -> str:
+    return repr(value) if _is_plain(value) else type(value).__qualname__
+
+
+def _code(code: CodeType) -> list[Any]:
+    constants = [_code(one) if isinstance(one, CodeType) else _constant(one) for one in code.co_consts]
+    return [code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants]
+
+
+def _constant(value: object) -> str:
+    return f"set {sorted(map(repr, value))}" if isinstance(value, frozenset) else repr(value)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _names(one)
