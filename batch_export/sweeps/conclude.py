@@ -71,8 +71,8 @@ def conclude(job: Job, records: Sequence[Record], summary: Summary) -> tuple[Sum
         files.write_whole(folder / "comparison.md", comparison_markdown(comparison).encode())
     summary = replace(
         summary,
-        stale_expectations=stale(spec.expectations, rows_of(records), job.known_models),
-        stale_exclusions=stale_exclusions(spec.matrix.exclude, [record.cell for record in rows_of(records)]),
+        stale_expectations=stale(spec, rows_of(records), job.known_models),
+        stale_exclusions=stale_exclusions(spec),
         disagreements=disagreements(records),
         comparison=None if comparison is None else comparison_json(comparison),
     )
