@@ -17,6 +17,7 @@ SCHEMA_VERSION = 1
 
 2026-11-22: records have `by_distribution`, models in run.json `allow_nonfinite`, summary.json `stale_exclusions`,
 `nothing_tested` and `by_distribution`; records have `by_ties`, their runs `ties`; all may be missing in older files.
+2026-11-29: run.json of a shard has `matrix.chosen`, records have `seen`; both may be missing likewise.
 """
 
 Outcome = Literal["pass", "fail", "skip", "xfail", "xpass", "flaky", "missing"]
@@ -212,6 +213,8 @@ class Record:
     earlier tries of the cell's actions: a cell that passes all the same is `flaky`. `by_distribution`, derived as well,
     says that eager differs from itself by more than the tolerance covers, so that values are not judged one by one;
     `by_ties`, that the file chose otherwise than eager among equal scores, and agrees with eager that does so too.
+    `seen` has short digests of the files, folders and packages that the actions were seen to use, by short digests of
+    their names: what is another there explains another outcome.
     """
 
     cell: Cell
@@ -234,6 +237,7 @@ class Record:
     attempts: tuple[Failure, ...] = ()
     by_distribution: bool = False
     by_ties: bool = False
+    seen: dict[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
 

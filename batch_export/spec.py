@@ -182,7 +182,11 @@ class Expectation(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class MatrixSpec:
-    """The axes of the matrix, names already resolved to specs (see `matrix.py` for the expansion)."""
+    """The axes of the matrix, names already resolved to specs (see `matrix.py` for the expansion).
+
+    Attributes:
+        chosen: names of all models that were chosen, before a shard took its part of them; empty: `models` are all.
+    """
 
     models: tuple[ModelSpec, ...]
     opsets: tuple[int, ...]
@@ -191,6 +195,20 @@ class MatrixSpec:
     exporters: tuple[ExporterSpec, ...]
     exclude: tuple[Exclusion, ...] = ()
     require_providers: bool = False
+    chosen: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """The values on each axis as words, as globs are matched with them; models of all shards. Every combination of
+        them is a cell.
+        """
+        return {
+            "model": self.chosen or tuple(model.name for model in self.models),
+            "dynamic": self.dynamic,
+            "opset": tuple(map(str, self.opsets)),
+            "provider": tuple(provider.name for provider in self.providers),
+            "exporter": tuple(exporter.name for exporter in self.exporters),
+        }
 
 
 @dataclass(frozen=True, slots=True)

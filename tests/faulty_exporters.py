@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import torch
 
 from batch_export.exporter.api import export
 
@@ -34,6 +35,21 @@ def wrong_tanh(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version
         if node.op_type == "Tanh":
             node.op_type = "Sigmoid"
     onnx.save(model, path)
+
+
+class _FiveTimes(torch.nn.Module):
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args: Any) -> Any:
+        given = self.module(*args)
+        return {name: value * 5.0 for name, value in given.items()} if isinstance(given, dict) else given * 5.0
+
+
+def five_times(module: Any, args: Any, kwargs: Any, *, path: Path, opset_version: int, **options: Any) -> None:
+    """Every output is five times too large; a model that gives neither one tensor nor a dict is refused."""
+    export(_FiveTimes(module), args, path, kwargs=kwargs, opset_version=opset_version, external_data=False)
 
 
 def _after_outputs(model: onnx.ModelProto, index: int, operator: str, *inputs: str) -> None:

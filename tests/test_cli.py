@@ -147,6 +147,19 @@ def test_a_sweep_in_which_nothing_was_tested_is_no_success(
     assert command(*SMALL, "matrix.providers=[cpu,cuda]") == 0, "one cell that ran is enough"
 
 
+def test_an_exclusion_of_another_shards_model_is_not_stale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch)
+    excluded = "matrix.exclude=[{model: mlp_nested, reason: slow},{model: mlp, reason: slow}]"
+    words = ("matrix.models=[cnn,mlp_nested]", "runner.shard=1/2", excluded)
+    said = "stale exclusion: model mlp (slow): matches no cell; the matrix has no model 'mlp'"
+    assert command("plan", *words) == command(*words) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "stale" in line] == [said, said]
+    asked = json.loads(Path("outputs/latest/run.json").read_text())["spec"]["matrix"]
+    assert ([one["name"] for one in asked["models"]], asked["chosen"]) == (["cnn"], ["cnn", "mlp_nested"])
+
+
 def test_a_cell_without_a_record_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, keep=1)
     assert command(*SMALL) == 1

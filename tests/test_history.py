@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 import threading
@@ -11,11 +12,18 @@ from pathlib import Path
 import pytest
 from recording import cell, circumstances, failed, passed, write_run
 
+from batch_export.action import ActionResult
 from batch_export.cli import main as cli
 from batch_export.errors import UsageError
+from batch_export.numbers.tolerances import Tolerance
+from batch_export.record import ActionFacts, Record
 from batch_export.report.history import MIGRATIONS, SCHEMA, Entry, open_history
+from batch_export.report.making import agree
 from batch_export.report.trend import sentences, steps, trend
+from batch_export.runner.evidence_digests import seen_by
 from batch_export.runner.surroundings import Surroundings
+from batch_export.sources.toolchain import Toolchain
+from batch_export.spec import Expectation, RunSpec
 
 HERE = cell()
 
@@ -135,6 +143,60 @@ def test_a_flake_is_a_change_that_nothing_explains() -> None:
     found = trend(entries("..F..", commits=False))
     assert (found.flips, found.flake_rate, found.flaky) == (2, 0.5, True)
     assert trend(entries("..F..")).flips == 0, "the commit differs each night: that may explain it"
+
+
+def made_of(rows: list[Entry], *makings: dict[str, str]) -> list[Entry]:
+    return [replace(row, making=json.dumps(making)) for row, making in zip(rows, makings, strict=True)]
+
+
+def test_a_change_of_what_a_cell_was_made_of_explains_its_outcome() -> None:
+    rows = [replace(row, commit="c-dirty") for row in entries(".F.", commits=False)]
+    old, new = {"model": "1", "file": "1"}, {"model": "1", "file": "2"}
+    assert trend(made_of(rows, old, new, old)).flips == 0
+    assert trend(made_of(rows, old, old, old)).flips == 2
+    assert trend(made_of(rows, old, {"model": "1"}, old)).flips == 2, "a cell that fails may have read less"
+    assert trend(rows).flips == 0, "older rows say nothing of files that differ from the commit"
+    assert trend([replace(row, commit="") for row in rows]).flips == 0, "nor outside of git"
+
+
+def test_what_a_cell_was_made_of_is_in_its_history(tmp_path: Path) -> None:
+    spec = write_run(tmp_path / "outputs/2026-11-01/1", [passed(HERE)])
+    toolchain = circumstances("").toolchain
+    read = replace(passed(HERE), seen={"abc": "def"})
+    keys = replace(read, actions=(ActionFacts("Reference", "e" * 64, "ran", 0.1),))
+    target = {spec.matrix.models[0].target: "d"}
+
+    def making(record: Record, asked: RunSpec = spec, world: Toolchain = toolchain) -> str:
+        with open_history(tmp_path / "h.sqlite") as history:
+            history.add("a", replace(night(1), toolchain=world), "", [record], asked)
+            return history.entries(HERE.name)[0].making
+
+    plain = making(read)
+    others = Expectation(model="other", reason="why")
+    assert json.loads(plain).items() >= {"abc": "def", "Reference": "r" * 12}.items()
+    assert plain == making(read, replace(spec, expectations=(others,))), "what is expected of other cells"
+    differing = [
+        making(read, replace(spec, expectations=(Expectation(reason="why"),))),
+        making(read, replace(spec, tolerances={"float32": Tolerance(1.0, 1.0)})),
+        making(read, replace(spec, runner=replace(spec.runner, timeout_s=1.0))),
+        making(read, world=replace(toolchain, targets=target)),
+        making(read, world=replace(toolchain, own={"Reference": "d"})),
+        making(replace(read, seen={"abc": "other"})),
+        making(keys),
+    ]
+    assert len({plain, *differing}) == len(differing) + 1
+    assert not any(agree(json.loads(plain), json.loads(other)) for other in differing)
+
+
+def test_files_and_packages_that_actions_used_are_short_digests() -> None:
+    first = ActionResult("Reference", "k", sources=(("/home/me/a.txt", "1"),), packages=(("torch", "2"),))
+    again = replace(first, mnemonic="Capture", variables=(("TOKEN", "secret"),))
+    found = seen_by([first, again])
+    assert len(found) == 2
+    assert all(len(word) == 12 for pair in found.items() for word in pair)
+    assert seen_by([first]) == found, "no environment variable is in it"
+    other = replace(again, sources=(("/home/me/a.txt", "2"),))
+    assert sorted(seen_by([first, other]).values())[-1] == "several"
 
 
 def test_a_step_in_latency_is_found_and_noise_is_not() -> None:

@@ -134,6 +134,9 @@ def test_exclusions_are_globs_over_the_axes(exclusion: Exclusion, left_out: int)
 def test_excluding_everything_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"matrix is empty: matrix\.exclude leaves no cell"):
         expand(replace(MATRIX, exclude=(Exclusion("no"),)), HERE)
+    names = tuple(model.name for model in MATRIX.models)
+    shard = replace(MATRIX, exclude=(Exclusion("no"),), chosen=(*names, "elsewhere"))
+    assert set(skips(shard).values()) == {"excluded: no"}, "another shard may have what is left"
 
 
 def test_ten_thousand_cells_take_a_few_calls_each() -> None:

@@ -171,6 +171,12 @@ def test_the_commit_is_of_the_models_wherever_a_run_starts(tmp_path: Path, monke
     assert found("models.zoo.build") == (of_own, "")
     assert found("models.zoo.build", configs) == (of_configs, of_own)
     assert found("") == (of_here, of_own)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    assert found("", outside) == ("", of_own), "batch_export's commit says nothing of models in no repository"
+    (own / "batch_export").mkdir()
+    (own / "batch_export" / "peer.py").write_text("def export(): ...\n")
+    assert found("batch_export.peer.export", outside) == ("", of_own)
 
 
 def test_the_config_folders_of_a_run_are_those_of_its_command_line(tmp_path: Path) -> None:

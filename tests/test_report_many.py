@@ -32,9 +32,13 @@ def model(name: str, skip: str = "") -> ModelSpec:
     return ModelSpec(name, f"models.{name}", {}, inputs, (AxisSpec("batch", 2, (1,)),), skip=skip)
 
 
-def spec(*models: ModelSpec, shard: str = "", opset: int = 20) -> RunSpec:
+WHOLE = ("toys:good", "toys:bad", "toys:none")
+
+
+def spec(*models: ModelSpec, shard: str = "", opset: int = 20, chosen: tuple[str, ...] = WHOLE) -> RunSpec:
+    whole = chosen if shard else ()
     return RunSpec(
-        matrix=MatrixSpec(models, (opset,), ("static", "full"), (CPU,), (CORE,)),
+        matrix=MatrixSpec(models, (opset,), ("static", "full"), (CPU,), (CORE,), chosen=whole),
         runner=RunnerSpec(shard=shard),
         measure=MeasureSpec(),
         tolerances={"float32": Tolerance(1e-4, 1e-3)},
@@ -72,7 +76,7 @@ def test_shards_become_the_run_that_one_machine_would_have_made(tmp_path: Path) 
     assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
     stored = run_folder.read_run(tmp_path / "all")
     assert [item.name for item in stored.spec.matrix.models] == ["toys:good", "toys:none", "toys:bad"]
-    assert stored.spec.runner.shard == ""
+    assert (stored.spec.runner.shard, stored.spec.matrix.chosen) == ("", ())
     assert len(stored.cells()) == len(run_folder.read_records(tmp_path / "all")) == 6
     assert stored.command == "batch_export +sweep=world"
     assert stored.spec.overrides == ("+sweep=world",)
@@ -91,6 +95,41 @@ def test_a_shard_that_is_missing_is_said_and_may_be_meant(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r"The shard 2/3 of this sweep is in none of these runs\."):
         report(["merge", str(third), *words[1:]])
     assert not (tmp_path / "all").exists()
+    assert report([*words, "--partial"]) == 0
+    stored = run_folder.read_run(tmp_path / "all")
+    assert (stored.spec.matrix.chosen, len(stored.cells())) == (WHOLE, 2), "what it lacks is known"
+
+
+def test_shards_of_different_lists_are_refused(tmp_path: Path) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
+    two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2", chosen=("toys:good", "toys:bad")))
+    words = ["merge", "--to", str(tmp_path / "all"), "--partial", str(one)]
+    lists = r"one and .*two are shards of different lists of models: only the first has toys:none\. Next step: run the"
+    with pytest.raises(UsageError, match=lists):
+        report([*words, str(two)])
+    turned = written(tmp_path / "turned", spec(model("toys:bad"), shard="2/2", chosen=WHOLE[::-1]))
+    with pytest.raises(UsageError, match="different lists of models: they have another order"):
+        report([*words, str(turned)])
+    assert not (tmp_path / "all").exists()
+
+
+def test_shards_of_an_older_version_are_merged_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
+    two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2", chosen=()))
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+    assert f"{two} does not say which list of models it is a shard of" in capsys.readouterr().err
+
+
+def test_a_run_of_what_failed_last_is_no_part(tmp_path: Path) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
+    asked = spec(model("toys:bad"), shard="2/2")
+    two = written(tmp_path / "two", asked)
+    run_folder.write_run(two, asked, expand(asked.matrix, HERE)[:1], "")
+    words = ["merge", str(one), str(two), "--to", str(tmp_path / "all")]
+    with pytest.raises(UsageError, match=r"two has 1 of the 2 cells of its matrix, .* --last-failed .* --partial"):
+        report(words)
     assert report([*words, "--partial"]) == 0
 
 

@@ -14,7 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.repro import script as repro_script
+from batch_export.exporter.repro import subgraph
 from batch_export.exporter.repro.write import Repro, Setting, write_repro
 
 TESTS = Path(__file__).parent
@@ -229,6 +231,71 @@ def test_a_part_that_fails_for_a_reason_of_its_own_is_not_the_failure(tmp_path: 
     repro = made(tmp_path / "bug", TwoOutputs(), setting, near=("mul",))
     assert (repro.symptom["stage"], repro.symptom["error_class"]) == ("mismatch", "NumericMismatch")
     assert 2 <= len(repro.nodes) < repro.of
+
+
+class Named(nn.Module):
+    """Its outputs are a dict, in another order than they are made in."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = torch.tanh(x)
+        return {"second": torch.exp(hidden), "first": torch.relu(hidden) + 1}
+
+
+def test_a_part_gives_one_tensor_where_the_model_does(tmp_path: Path) -> None:
+    """An exporter that wraps the model calls a method of what it gives."""
+    wanted = {"stage": "mismatch", "error_class": "NumericMismatch", "operator": "", "message": ""}
+    repro = made(tmp_path / "bug", Deep(), Setting("deep", 20, "faulty_exporters.five_times"), wanted=wanted)
+    assert (repro.symptom["stage"], repro.symptom["error_class"]) == ("mismatch", "NumericMismatch")
+    assert len(repro.nodes) == 1
+    program = torch.export.load(repro.folder / "subject.pt2")
+    values = torch.load(repro.folder / "values.pt", weights_only=False)
+    assert isinstance(program.module()(*values["args"]), torch.Tensor)
+    assert run(repro.folder).stdout.startswith("mismatch NumericMismatch")
+
+
+def test_outputs_in_a_dict_stay_in_it(tmp_path: Path) -> None:
+    setting = Setting("named", 20, "faulty_exporters.five_times")
+    repro = made(tmp_path / "bug", Named(), setting, stages=("mismatch",))
+    assert (repro.symptom["stage"], repro.nodes) == ("mismatch", ("exp", "add"))
+    program = torch.export.load(repro.folder / "subject.pt2")
+    values = torch.load(repro.folder / "values.pt", weights_only=False)
+    given = program.module()(*values["args"])
+    assert list(given) == ["second", "first"]
+    assert torch.equal(values["expected"][0], given["second"])
+
+
+class Minus(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.first(x) - torch.tanh(self.second(x))
+
+
+def test_a_part_takes_its_inputs_in_order() -> None:
+    model, x = Minus().eval(), torch.randn(3, 4)
+    program = torch.export.export(model, (x,), strict=False)
+    part = subgraph.cut(EagerValues(program, (x,)), ["linear", "sub"])
+    assert len(part.args) == 2
+    assert torch.allclose(part.module(*part.args), model(x))
+    assert torch.allclose(part.expected[0], model(x))
+
+
+class Listed(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.tanh(x), x + 1
+
+
+def test_another_failure_than_the_cells_is_no_repro(tmp_path: Path) -> None:
+    setting, folder = Setting("listed", 20, "faulty_exporters.five_times"), tmp_path / "bug"
+    wanted = {"stage": "mismatch", "error_class": "NumericMismatch", "operator": "", "message": ""}
+    example = (torch.randn(3, 4),)
+    for options in ({"wanted": wanted}, {"stages": ("load", "run", "mismatch")}):
+        assert write_repro(folder, Listed().eval(), example, None, setting, **options) is None  # type: ignore[arg-type]
+        assert not folder.exists()
+    repro = made(folder, Listed(), setting)
+    assert repro.symptom["stage"] == "capture", "which is how it fails, where nobody says how it should"
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells a process' private memory")

@@ -82,7 +82,7 @@ def _rebuild(history: History, outputs: Path) -> int:
             finished = (folder / files.SUMMARY_FILE).is_file() and not files.read_counts(folder).interrupted
             if finished:
                 name = run_name(outputs.resolve(), folder.resolve())
-                history.add(name, circumstances(folder), stored.command, records_of(folder))
+                history.add(name, circumstances(folder), stored.command, records_of(folder), stored.spec)
                 added += 1
         except BatchExportError as error:
             print(f"left out: {error}", file=sys.stderr)

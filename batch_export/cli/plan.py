@@ -36,7 +36,7 @@ def _plan(composed: Composed) -> int:
     )
     for reason, count in Counter(item.skip for item in cells if item.skip).most_common():
         print(f"  {count} skipped: {reason}")
-    for sentence in stale_exclusions(spec.matrix.exclude, [item.cell for item in cells]):
+    for sentence in stale_exclusions(spec):
         print(f"stale exclusion: {sentence}")
     for sentence in composed.hidden(spec):
         print(sentence)

@@ -51,8 +51,8 @@ def run(arguments: list[str]) -> int:
     comparison = _comparison(asked.baseline, asked.outputs, folder, records, stored.spec)
     summary = replace(
         summarise(records, files.read_counts(folder), stored.command, allow_flaky=stored.spec.runner.allow_flaky),
-        stale_expectations=stale(stored.spec.expectations, records),
-        stale_exclusions=stale_exclusions(stored.spec.matrix.exclude, [record.cell for record in records]),
+        stale_expectations=stale(stored.spec, records),
+        stale_exclusions=stale_exclusions(stored.spec),
         disagreements=disagreements(records),
         comparison=files.read_comparison(folder),
     )

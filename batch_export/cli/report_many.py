@@ -40,7 +40,7 @@ def merge(arguments: list[str]) -> int:
     """Writes the run that several runs make up, with its summary; `report` of its folder renders it.
 
     Raises:
-        UsageError: a run is none, they do not fit together, a shard is missing, or the folder is not empty.
+        UsageError: a run is none, they do not fit together, a shard or a cell is missing, or the folder is not empty.
     """
     parser = VerbParser("report merge", "Puts the shards of a sweep together, as if one machine had run them all.")
     parser.add_argument("runs", nargs="+", help="folders of runs")
@@ -57,6 +57,8 @@ def merge(arguments: list[str]) -> int:
         for found in (resolve_run(word, asked.outputs) for word in asked.runs)
     ]
     whole = merged(parts, folder, partial=asked.partial)
+    for sentence in whole.doubts:
+        print(sentence, file=sys.stderr)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

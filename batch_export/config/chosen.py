@@ -49,12 +49,29 @@ class Share:
         Raises:
             UsageError: the sample is negative, the shard is not `i/n`, or none is left for it.
         """
+        return self.part_of(self.sample_of(names))
+
+    def sample_of(self, names: Sequence[str]) -> list[str]:
+        """Returns the sample, in the order of the names: what the shards together take.
+
+        Raises:
+            UsageError: the sample is negative.
+        """
         if self.sample < 0:
             raise UsageError(f"matrix.sample is a number of models, or 0 for all; got {self.sample}")
         kept = list(names)
         if 0 < self.sample < len(kept):
             drawn = set(random.Random(self.seed).sample(sorted(kept), self.sample))
             kept = [name for name in kept if name in drawn]
+        return kept
+
+    def part_of(self, names: Sequence[str]) -> list[str]:
+        """Returns the shard of a sample.
+
+        Raises:
+            UsageError: the shard is not `i/n`, or none is left for it.
+        """
+        kept = list(names)
         if not self.shard:
             return kept
         found = _SHARD.fullmatch(self.shard)
@@ -79,6 +96,11 @@ def models(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> tuple
     Raises:
         UsageError: a pattern chooses nothing, or a configuration is wrong.
     """
+    return specs(share.part_of(sampled(patterns, groups, share)), groups)
+
+
+def sampled(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> list[str]:
+    """Returns the names that patterns choose, all that the shards together take; see `models`."""
     used: dict[str, Collection] = {}
     chosen: dict[str, None] = {}
     for pattern in patterns:
@@ -88,11 +110,19 @@ def models(patterns: Sequence[str], groups: ConfigGroups, share: Share) -> tuple
         owner, _, inner = pattern.partition(":")
         used[owner] = used.get(owner) or _known(owner, pattern)
         chosen.update(dict.fromkeys(f"{owner}:{name}" for name in _matching(used[owner], inner)))
-    taken = share.of(list(chosen))
+    return share.sample_of(list(chosen))
+
+
+def specs(taken: Sequence[str], groups: ConfigGroups) -> tuple[ModelSpec, ...]:
+    """Returns the models of these names, in their order.
+
+    Raises:
+        UsageError: a configuration is wrong.
+    """
     answers: dict[str, Described] = {}
-    for owner, one in used.items():
+    for owner in dict.fromkeys(name.partition(":")[0] for name in taken if is_of_collection(name)):
         names = [name.partition(":")[2] for name in taken if name.startswith(f"{owner}:")]
-        found = described(one, names, tell=lambda sentence: print(sentence, file=sys.stderr)) if names else {}
+        found = described(collection(owner), names, tell=lambda sentence: print(sentence, file=sys.stderr))
         answers |= {f"{owner}:{name}": answer for name, answer in found.items()}
     return tuple(
         _collected(name, answers[name]) if name in answers else model_spec(name, groups.load("model", name))

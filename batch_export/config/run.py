@@ -17,8 +17,8 @@ import msgspec
 from omegaconf import DictConfig, OmegaConf
 
 from batch_export.axes import SEED, VARIANTS
-from batch_export.config.chosen import Share
-from batch_export.config.chosen import models as chosen_models
+from batch_export.config.chosen import Share, sampled
+from batch_export.config.chosen import specs as model_specs
 from batch_export.config.groups import ConfigGroups
 from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
@@ -204,7 +204,9 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> 
     exporters = tuple(exporter_spec(name, groups.load("exporter", name)) for name in _pick(groups, chosen, "exporter"))
     providers = tuple(provider_spec(name, groups.load("provider", name)) for name in _pick(groups, chosen, "provider"))
     _check_opsets(opsets, exporters)
-    models = chosen_models(chosen["models"], groups, Share(entry["sample"], entry["seed"], shard))
+    share = Share(entry["sample"], entry["seed"], shard)
+    names = sampled(chosen["models"], groups, share)
+    models = model_specs(share.part_of(names), groups)
     if environment := _environment("matrix.env", entry["env"]):
         models = tuple(replace(model, env=replaced(model.env, environment)) for model in models)
     own = groups.own("model")
@@ -220,6 +222,7 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> 
         exporters=exporters,
         exclude=tuple(_exclusion(index, item) for index, item in enumerate(entry["exclude"])),
         require_providers=entry["require_providers"],
+        chosen=tuple(names) if shard else (),
     )
 
 

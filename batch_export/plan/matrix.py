@@ -59,7 +59,8 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
     """Returns every cell: models outermost, then dynamic settings, exporters, opsets and providers.
 
     Raises:
-        UsageError: a provider is not installed although `require_providers` asks for all, or every cell is excluded.
+        UsageError: a provider is not installed although `require_providers` asks for all, or every cell is excluded
+            (a shard's may be: other shards have others).
     """
     absent = {provider.name: _absence(provider, installed) for provider in matrix.providers}
     if matrix.require_providers and (missing := [reason for reason in absent.values() if reason]):
@@ -85,7 +86,7 @@ def expand(matrix: MatrixSpec, installed: Installed) -> tuple[PlannedCell, ...]:
                             or _functions_reason(exporter, provider)
                         )
                         planned.append(PlannedCell(cell, model, provider, exporter, skip))
-    if planned and excluded and all(_exclusion_reason(item.cell, excluded) for item in planned):
+    if planned and excluded and all(_exclusion_reason(item.cell, excluded) for item in planned) and _is_whole(matrix):
         raise UsageError("The matrix is empty: matrix.exclude leaves no cell. Next step: make its patterns narrower")
     return tuple(planned)
 
@@ -123,6 +124,11 @@ def _functions_reason(exporter: ExporterSpec, provider: ProviderSpec) -> str:
     if kind.functions or not exporter.arguments.get("modules_as_functions"):
         return ""
     return f"exporter {exporter.name} writes functions (modules_as_functions), and {kind.called} cannot inline them"
+
+
+def _is_whole(matrix: MatrixSpec) -> bool:
+    """Whether no other shard has cells that may be left when this one's are all excluded."""
+    return len(matrix.words["model"]) == len(matrix.models)
 
 
 def _exclusion_reason(cell: Cell, excluded: Sequence[Exclusion]) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from math import prod
 
 from batch_export.record import AXES, Cell, Record
 from batch_export.report.redact import shorten
-from batch_export.spec import Exclusion, Expectation
+from batch_export.spec import Exclusion, Expectation, RunSpec
 from batch_export.words import one_line
 
 _WIDENED = ("opset", "provider", *(axis for axis in AXES if axis not in ("opset", "provider", "model", "exporter")))
@@ -53,46 +54,57 @@ def yaml_text(entries: Iterable[Expectation]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def stale(
-    expectations: Sequence[Expectation], records: Sequence[Record], known_models: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Sentences about entries that match no cell, or none that fails.
+def stale(spec: RunSpec, records: Sequence[Record], known_models: Collection[str] = ()) -> tuple[str, ...]:
+    """Sentences about expectations that name no model, or match nothing that fails.
 
     An entry about a model, provider or other value that this run leaves out is not stale: the run says nothing of it.
+    Nor is one of which a shard, or a run of what failed last, has but some of the cells.
 
     Args:
-        expectations: the run's.
+        spec: what the run was asked for.
         records: judged, one per planned cell.
-        known_models: names of all model configs; an entry that names none of them is stale wherever it is run.
+        known_models: names of all model configs; an entry that names none of them is stale wherever it is run. Names
+            of collections (`timm:...`) are looked for in the run only.
     """
     sentences = []
-    for entry in expectations:
+    names = {*known_models, *spec.matrix.words["model"]}
+    for entry in spec.expectations:
         matched = [record for record in records if entry.matches(record.cell)]
         ran = [record for record in matched if record.verdict not in ("skip", "missing")]
-        if not matched:
-            if known_models and not any(fnmatchcase(name, entry.model) for name in known_models):
-                sentences.append(f"{_described(entry)}: no model has this name")
-            elif _within(entry, [record.cell for record in records]):
-                sentences.append(f"{_described(entry)}: matches no cell")
-        elif ran and all(record.verdict in ("pass", "xpass") for record in ran):
+        if known_models and ":" not in entry.model and not _among(entry.model, names):
+            sentences.append(f"{_described(entry)}: no model has this name")
+        elif ran and len(matched) == _matched(entry, spec) and all(one.verdict in ("pass", "xpass") for one in ran):
             sentences.append(f"{_described(entry)}: nothing that it matches fails any more; remove it")
     return tuple(sentences)
 
 
-def stale_exclusions(exclusions: Sequence[Exclusion], cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Sentences about entries of `matrix.exclude` that match no cell; `cells` are the planned ones, skipped or not."""
+def stale_exclusions(spec: RunSpec) -> tuple[str, ...]:
+    """Sentences about entries of `matrix.exclude` that match no cell of the matrix, shards of other runs included."""
     sentences = []
-    for entry in exclusions:
-        if any(entry.matches(cell) for cell in cells):
-            continue
-        lacking = [
-            f"{axis} {glob!r}"
-            for axis in AXES
-            if not any(fnmatchcase(str(getattr(cell, axis)), glob := getattr(entry, axis)) for cell in cells)
-        ]
-        why = f"; the matrix has no {' and no '.join(lacking)}" if lacking else ""
-        sentences.append(f"{_described(entry)}: matches no cell{why}")
+    words = spec.matrix.words
+    judged = [axis for axis in AXES if axis != "model" or _knows_all_models(spec)]
+    for entry in spec.matrix.exclude:
+        lacking = [f"{axis} {glob!r}" for axis in judged if not _among(glob := getattr(entry, axis), words[axis])]
+        if lacking:
+            why = f"the matrix has no {' and no '.join(lacking)}"
+            sentences.append(f"{_described(entry)}: matches no cell; {why}")
     return tuple(sentences)
+
+
+def _matched(entry: Expectation, spec: RunSpec) -> int:
+    """How many cells of the whole matrix an entry matches; -1 where nobody can say."""
+    if not _knows_all_models(spec):
+        return -1
+    return prod(sum(fnmatchcase(word, getattr(entry, axis)) for word in spec.matrix.words[axis]) for axis in AXES)
+
+
+def _knows_all_models(spec: RunSpec) -> bool:
+    """Whether it is known which models the matrix has; a shard of an older version does not say it."""
+    return bool(spec.matrix.chosen) or not spec.runner.shard
+
+
+def _among(glob: str, words: Iterable[str]) -> bool:
+    return any(fnmatchcase(word, glob) for word in words)
 
 
 def _kind(record: Record) -> tuple[str, ...]:
@@ -117,11 +129,6 @@ def _widened(record: Record, same: Collection[Cell], universe: Sequence[Cell]) -
         if all(other in same for other in universe if wider.matches(other)):
             entry = wider
     return entry
-
-
-def _within(entry: Expectation, cells: Sequence[Cell]) -> bool:
-    """Whether each of the entry's globs matches something in the run, only not all at once."""
-    return all(any(fnmatchcase(cell.words[axis], getattr(entry, axis)) for cell in cells) for axis in AXES)
 
 
 def _described(entry: Expectation | Exclusion) -> str:

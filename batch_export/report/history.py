@@ -16,10 +16,13 @@ from pathlib import Path
 
 import msgspec
 
+from batch_export.digest import canonical_json, digest_bytes
 from batch_export.errors import UsageError
 from batch_export.record import Record
 from batch_export.report.compare import export_seconds
+from batch_export.report.making import Makings
 from batch_export.runner.surroundings import Surroundings, versions_of
+from batch_export.spec import RunSpec
 
 HISTORY_FILE = "history.sqlite"
 _WAIT_S = 20.0
@@ -42,6 +45,11 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE cells ADD COLUMN sha256 TEXT NOT NULL DEFAULT '';
     CREATE INDEX cells_by_cell ON cells (cell);
+    """,
+    # 3 (2026-11): what outcomes were made of (`making.py`), most of it the same in many cells and runs.
+    """
+    ALTER TABLE cells ADD COLUMN making TEXT NOT NULL DEFAULT '';
+    CREATE TABLE makings (id TEXT PRIMARY KEY, states TEXT NOT NULL) WITHOUT ROWID;
     """,
 )
 SCHEMA = len(MIGRATIONS)
@@ -69,6 +77,8 @@ class Entry:
     nodes: int | None
     export_s: float | None
     sha256: str
+    making: str = ""
+    """What its outcome was made of, as JSON; empty where that is not known."""
 
 
 class History:
@@ -78,10 +88,20 @@ class History:
         self.path = path
         self._connection = connection
 
-    def add(self, run: str, made: Surroundings, command: str, records: Iterable[Record]) -> None:
-        """Adds a run, or replaces it when it is there already."""
-        rows = (_row(run, record) for record in records if record.verdict != "skip")  # one at a time
-        marks = ", ".join("?" * 16)
+    def add(
+        self, run: str, made: Surroundings, command: str, records: Iterable[Record], spec: RunSpec | None = None
+    ) -> None:
+        """Adds a run, or replaces it when it is there already.
+
+        Args:
+            run: its name.
+            made: its circumstances.
+            command: the command line.
+            records: judged.
+            spec: what it was asked for; None where that is not known.
+        """
+        makings = None if spec is None else Makings(spec, made.toolchain)
+        marks = ", ".join("?" * 17)
         with _speaking(self.path), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("DELETE FROM cells WHERE run = ?", (run,))
@@ -96,7 +116,14 @@ class History:
                     msgspec.json.encode(versions_of(made), order="deterministic").decode(),
                 ),
             )
-            connection.executemany(f"INSERT INTO cells VALUES ({marks})", rows)
+            for record in records:  # one at a time
+                if record.verdict == "skip":
+                    continue
+                states = b"" if makings is None else canonical_json(makings.of(record))
+                making = digest_bytes(states) if states else ""
+                if making:
+                    connection.execute("INSERT OR IGNORE INTO makings VALUES (?, ?)", (making, states.decode()))
+                connection.execute(f"INSERT INTO cells VALUES ({marks})", (*_row(run, record), making))
 
     def entries(self, cell: str, limit: int = 1000) -> tuple[Entry, ...]:
         """The cell's entries of the last `limit` runs, oldest first."""
@@ -137,9 +164,9 @@ class History:
 
 _COLUMNS = (
     'c.run, r.started, r."commit", r.host, r.versions, c.verdict, c.stage, c.error_class, c.max_abs, c.latency, '
-    "c.ci_low, c.ci_high, c.contended, c.eager, c.bytes, c.nodes, c.export_s, c.sha256"
+    "c.ci_low, c.ci_high, c.contended, c.eager, c.bytes, c.nodes, c.export_s, c.sha256, coalesce(m.states, '')"
 )
-_SELECT = f"SELECT c.cell, {_COLUMNS} FROM cells c JOIN runs r ON r.id = c.run"
+_SELECT = f"SELECT c.cell, {_COLUMNS} FROM cells c JOIN runs r ON r.id = c.run LEFT JOIN makings m ON m.id = c.making"
 
 
 @contextlib.contextmanager

@@ -9,15 +9,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from math import prod
 from pathlib import Path
 
 from batch_export.errors import UsageError
+from batch_export.nouns import counted
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Record
 from batch_export.report.run_folder import StoredRun
 from batch_export.report.summary import Counts
 from batch_export.spec import MatrixSpec, RunSpec
 
+_SHOWN = 3
+"""Names that a sentence tells."""
 _MAY_DIFFER = ("matrix", "runner", "store_path", "store", "output_path", "overrides", "baseline")
 """Fields of a run that say where and how it ran, or are compared one by one."""
 
@@ -39,6 +43,8 @@ class Merged:
     cells: tuple[PlannedCell, ...]
     records: tuple[Record, ...]
     command: str
+    doubts: tuple[str, ...] = ()
+    """What could not be made sure, a sentence each."""
 
 
 def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -> Merged:
@@ -50,9 +56,11 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
         partial: takes them even where one of their shards is missing.
 
     Raises:
-        UsageError: the parts were asked for different things, have a cell in common, or lack a shard.
+        UsageError: the parts were asked for different things, were cut from different lists of models, have a cell in
+            common, or lack a shard or cells of their own.
     """
     first = parts[0]
+    doubts = _unlike_wholes(parts)
     missing = [] if partial else _missing_shards(parts)
     owners: dict[Cell, Path] = {}
     for part in parts:
@@ -70,18 +78,23 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
             f"{'are' if len(missing) > 1 else 'is'} in none of these runs. Next step: name the run of each shard, "
             "or say --partial"
         )
+    if not partial:
+        for part in parts:
+            _refuse_cut(part)
     spec = first.run.spec
     models = tuple({model.name: model for part in parts for model in part.run.spec.matrix.models}.values())
+    names = tuple(dict.fromkeys(name for part in parts for name in part.run.spec.matrix.words["model"]))
+    chosen = () if len(names) == len(models) else names
     whole = replace(
         spec,
-        matrix=replace(spec.matrix, models=models),
+        matrix=replace(spec.matrix, models=models, chosen=chosen),
         runner=replace(spec.runner, shard=""),
         output_path=str(output_path),
         overrides=tuple(word for word in spec.overrides if not _is_shard(word)),
     )
     command = shlex.join(word for word in shlex.split(first.run.command) if not _is_shard(word))
     cells = tuple(cell for part in parts for cell in part.run.cells())
-    return Merged(whole, cells, tuple(record for part in parts for record in part.records), command)
+    return Merged(whole, cells, tuple(record for part in parts for record in part.records), command, doubts)
 
 
 def added(counts: Iterable[Counts]) -> Counts:
@@ -103,6 +116,60 @@ def _missing_shards(parts: Sequence[Part]) -> list[str]:
     return [f"{index}/{total}" for total in totals for index in range(1, total + 1) if f"{index}/{total}" not in given]
 
 
+def _unlike_wholes(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Returns which shards do not say what they were cut from.
+
+    Raises:
+        UsageError: some were cut from another list of models than others: cells of both lists would be in none of them.
+    """
+    doubts: list[str] = []
+    cut_into: dict[str, Part] = {}
+    for part in parts:
+        spec = part.run.spec
+        if not spec.runner.shard:
+            continue
+        if not spec.matrix.chosen:
+            doubts.append(
+                f"{part.folder} does not say which list of models it is a shard of (an older version made it); whether "
+                "all shards are of one list is not checked"
+            )
+            continue
+        other = cut_into.setdefault(spec.runner.shard.partition("/")[2], part)
+        if other.run.spec.matrix.chosen != spec.matrix.chosen:
+            raise UsageError(
+                f"{other.folder} and {part.folder} are shards of different lists of models: "
+                f"{_difference(other.run.spec.matrix.chosen, spec.matrix.chosen)}. Next step: run the shards again "
+                "with the same matrix.models, configs and sample"
+            )
+    return tuple(doubts)
+
+
+def _difference(one: Sequence[str], other: Sequence[str]) -> str:
+    only = [name for name in one if name not in set(other)], [name for name in other if name not in set(one)]
+    told = [
+        f"only {'the second' if second else 'the first'} has {', '.join(names[:_SHOWN])}"
+        + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+        for second, names in enumerate(only)
+        if names
+    ]
+    return "; ".join(told) or "they have another order"
+
+
+def _refuse_cut(part: Part) -> None:
+    """Refuses a run that left out cells of its own matrix.
+
+    Raises:
+        UsageError: it is one, such as a run with `--last-failed`.
+    """
+    matrix = part.run.spec.matrix
+    count = len(matrix.models) * prod(len(words) for axis, words in matrix.words.items() if axis != "model")
+    if len(part.run.planned) < count:
+        raise UsageError(
+            f"{part.folder} has {len(part.run.planned)} of the {counted(count, 'cell')} of its matrix, as a run with "
+            "--last-failed does. Next step: name the run before it, or say --partial"
+        )
+
+
 def _is_shard(word: str) -> bool:
     return word.lstrip("+").startswith("runner.shard=")
 
@@ -112,7 +179,7 @@ def _refuse_other(first: Part, part: Part) -> None:
     for one, other, kind in asked:
         for item in fields(kind):
             name = item.name
-            if name in _MAY_DIFFER or name == "models" or getattr(one, name) == getattr(other, name):
+            if name in _MAY_DIFFER or name in ("models", "chosen") or getattr(one, name) == getattr(other, name):
                 continue
             raise UsageError(
                 f"{first.folder} and {part.folder} were asked for different things: '{name}' differs. "

@@ -17,6 +17,7 @@ from batch_export.runner.stored_records import StoredRecords
 _SHOWN_EXTRA = ("reason", "link", "guards", "untried_axes")
 _Failing = TypeVar("_Failing", Failure, None, Failure | None)
 _NOTHING: dict[str, int] = {}
+_UNSEEN: dict[str, str] = {}
 
 
 def row_of(record: Record) -> Record:
@@ -36,6 +37,7 @@ def row_of(record: Record) -> Record:
         log=intern(record.log),
         extra=_extra(record, _SHOWN_EXTRA),
         attempts=(),
+        seen=_UNSEEN,
     )
 
 

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+import msgspec
+
 from batch_export.report.history import Entry
+from batch_export.report.making import agree
 from batch_export.report.wording import UNEXPECTED, latency_ms
+from batch_export.runner.surroundings import DIRTY
 
 _LEAST = 3
 """Runs that a level needs on each side of a step."""
@@ -45,7 +49,8 @@ class Trend:
         bad: whether it is bad in the newest.
         first_bad: index of the first run of the present bad stretch; None when it is fine.
         last_good: index of the last good run before that.
-        flips: changes between good and bad without any change of the file, the versions or the commit.
+        flips: changes between good and bad without any change of the file, the versions, the commit, or what else is
+            recorded of its making.
         flake_rate: flips over the pairs of runs in which nothing else changed; None without such pairs.
         steps: of the latency; contended runs do not count.
     """
@@ -150,5 +155,10 @@ def _apart(left: Sequence[float], right: Sequence[float]) -> bool:
 
 def _same_making(first: Entry, second: Entry) -> bool:
     """Whether nothing that could explain another verdict changed between two runs."""
-    same_file = not first.sha256 or not second.sha256 or first.sha256 == second.sha256
-    return (first.commit, first.versions, first.host) == (second.commit, second.versions, second.host) and same_file
+    if (first.commit, first.versions, first.host) != (second.commit, second.versions, second.host):
+        return False
+    if first.sha256 and second.sha256 and first.sha256 != second.sha256:
+        return False
+    if first.making and second.making:
+        return agree(msgspec.json.decode(first.making), msgspec.json.decode(second.making))
+    return bool(first.commit) and not first.commit.endswith(DIRTY)  # all that tells of sources in older histories

@@ -11,6 +11,7 @@ from batch_export.judge.declared_sizes import wrongly_fixed
 from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import Chain
 from batch_export.record import ActionFacts, Failure, OnnxFacts, Record, RunFacts
+from batch_export.runner.evidence_digests import seen_by
 from batch_export.runner.results import View
 from batch_export.runtime.measuring import LatencyFacts
 from batch_export.steps import EXCUSED
@@ -77,6 +78,7 @@ def assemble(
             ),
             *results.attempts.get(cell.cell, ()),
         ),
+        seen=seen_by(result for _, result in chain.steps),
     )
 
 

@@ -27,6 +27,8 @@ ENVIRONMENT_NAME = "environment.json"
 SCHEMA_VERSION = 1
 """Raised when the file changes incompatibly. 1 (2026-11): first."""
 _GIT_LIMIT_S = 5.0
+DIRTY = "-dirty"
+"""Ends the name of a commit that the files differ from."""
 _OWN_COMMIT = "batch_export's commit"
 
 
@@ -39,8 +41,8 @@ class Surroundings:
         folder: the current folder when it was started.
         split: names of the capture groups whose cells are split by opset; None until that is decided.
         started: when the run began, UTC, ISO 8601; a resumed run keeps it.
-        commit: of the repository that holds the models or their configs, `-dirty` when it has changes; empty outside
-            git.
+        commit: of the repository that holds the models or their configs, `-dirty` when it has changes; empty where
+            they are in none.
         own_commit: of the repository that holds batch_export itself, where that is another one.
     """
 
@@ -76,8 +78,8 @@ def surroundings_of(folder: Path, toolchain: Toolchain, configs: Sequence[Path] 
         toolchain,
         os.getcwd(),
         started=began,
-        commit=_commit(theirs) if theirs is not None else own,
-        own_commit=own if theirs is not None and _top(theirs) != ours else "",
+        commit=_commit(theirs) if theirs is not None else "",
+        own_commit=own if theirs is None or _top(theirs) != ours else "",
     )
     write_surroundings(folder, made)
     return made, []
@@ -146,7 +148,8 @@ def _project(toolchain: Toolchain, configs: Sequence[Path]) -> Path | None:
     that is not batch_export's own comes before that one. Where a run started counts only where nothing is known.
     """
     roots = tuple(map(Path, toolchain.roots))
-    modules = (find_module(resolve_target(target)[0], roots) for target in toolchain.targets)
+    theirs = (target for target in toolchain.targets if not target.startswith("batch_export."))
+    modules = (find_module(resolve_target(target)[0], roots) for target in theirs)
     files = [*filter(None, modules), *(Path(text) for text in toolchain.named)]
     folders = [path if path.is_dir() else path.parent for path in (*files, *configs) if path.exists()]
     tops = {folder: top for folder in dict.fromkeys(folders or [Path.cwd()]) if (top := _top(folder))}
@@ -157,7 +160,7 @@ def _project(toolchain: Toolchain, configs: Sequence[Path]) -> Path | None:
 def _commit(folder: Path) -> str:
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
+        return f"{commit}{DIRTY}" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
     except (OSError, subprocess.SubprocessError):
         return ""
 

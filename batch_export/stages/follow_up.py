@@ -281,7 +281,8 @@ class _FollowUp:
             roots=tuple(map(str, local_roots())),
         )
         wanted: Symptom | None = None
-        if record.stage in PROCESS_STAGES or (record.stage in _EXPORT and record.failure is not None):
+        of_sizes = record.stage == "dynamic" and record.failure is None  # how it fails at one of them has other names
+        if record.stage in (*PROCESS_STAGES, *_NUMBERS, *_EXPORT) and not of_sizes:
             wanted = {"stage": record.stage, "error_class": record.error_class, "operator": "", "message": ""}
         program = self._bench.captured.program if self._bench.captured is not None else None
         capture_fails = wanted is not None and last == "Capture"
@@ -297,6 +298,7 @@ class _FollowUp:
             near=near,
             program=program,
             capture_fails=capture_fails,
+            stages=_NUMBERS,
         )
 
     def _whole(self) -> Answer:
@@ -314,6 +316,8 @@ class _FollowUp:
         kept = f"{len(found.nodes)} of {found.of} nodes ({', '.join(found.nodes[:8])})"
         if not found.nodes:
             kept = f"module {found.module}, one of {found.of}" if found.module else "nothing smaller than the model"
+        if (found.of > 1 and len(found.nodes) == found.of) or not (found.nodes or found.module):
+            kept += ": no part of it fails in the same way"
         text = (
             f"{self._cell.name}: {found.symptom['stage']} {found.symptom['error_class']}: {found.symptom['message']}\n"
             f"reduced to {kept}\n{found.command}"

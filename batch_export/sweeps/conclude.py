@@ -71,14 +71,14 @@ def conclude(job: Job, records: Sequence[Record], summary: Summary) -> tuple[Sum
         files.write_whole(folder / "comparison.md", comparison_markdown(comparison).encode())
     summary = replace(
         summary,
-        stale_expectations=stale(spec.expectations, rows_of(records), job.known_models),
-        stale_exclusions=stale_exclusions(spec.matrix.exclude, [record.cell for record in rows_of(records)]),
+        stale_expectations=stale(spec, rows_of(records), job.known_models),
+        stale_exclusions=stale_exclusions(spec),
         disagreements=disagreements(records),
         comparison=None if comparison is None else comparison_json(comparison),
     )
     subject = Subject(folder, records, summary, comparison, since=since_when(folder, records))
     write(subject, SUMMARIES)
-    remember(outputs, folder, records, summary.command)
+    remember(outputs, folder, records, summary.command, spec)
     write(subject, REPORTS)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         print("\n".join(github_lines(rows_of(records), comparison.marks() if comparison else None)))
@@ -138,11 +138,11 @@ def compared(
     return confirmed(found, facts, thresholds.latency)
 
 
-def remember(outputs: Path, folder: Path, records: Sequence[Record], command: str) -> None:
+def remember(outputs: Path, folder: Path, records: Sequence[Record], command: str, spec: RunSpec) -> None:
     """Adds the run to the history; a history that cannot be used costs a warning, for nothing is lost with it."""
     try:
         with open_history(outputs / HISTORY_FILE) as history:
-            history.add(run_name(outputs, folder), circumstances(folder), command, records)
+            history.add(run_name(outputs, folder), circumstances(folder), command, records, spec)
     except UsageError as error:
         _warn(f"this run is not in the history: {error}")
 

@@ -29,6 +29,7 @@ from batch_export.numbers.values import Value
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.runtime.session import open_session
 from batch_export.runtime.structures import tensors
+from batch_export.runtime.worker.failures import WorkerRefusedError
 from batch_export.words import error_line
 
 Subject = torch.nn.Module | torch.export.ExportedProgram
@@ -129,7 +130,7 @@ def _failed(error: BaseException, stage: str, verbose: bool) -> Symptom:
         traceback.print_exception(error, file=sys.stderr)
     return {
         "stage": "memory" if isinstance(error, MemoryError) else stage,
-        "error_class": type(error).__name__,
+        "error_class": error.error_class if isinstance(error, WorkerRefusedError) else type(error).__name__,
         "operator": getattr(error, "operator", None) or "",
         "message": error_line(error),
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 
@@ -52,7 +53,8 @@ def cut(eager: EagerValues, keep: Collection[str]) -> Part:
     """Returns the part with these nodes.
 
     Weights that the nodes use stay weights; other values from outside become inputs, numbers become constants. Outputs
-    are the tensors that no kept node uses.
+    are the tensors that no kept node uses. They have the program's form as far as a part can have it: one tensor where
+    the program gives one, its lists and dicts where they are the program's own outputs; a tuple otherwise.
 
     Raises:
         ValueError: no kept node makes a tensor.
@@ -91,7 +93,8 @@ def cut(eager: EagerValues, keep: Collection[str]) -> Part:
     made = [node for node in results if isinstance(values.get(node.name), torch.Tensor)]
     if not made:
         raise ValueError(f"none of the nodes {', '.join(node.name for node in kept)} makes a tensor by itself")
-    graph.output(tuple(copies[node] for node in made))
+    form, made = _form(program, made)
+    graph.output(pytree.tree_map(lambda place: copies[made[place]], form))
     module = torch.fx.GraphModule(root, graph)
     return Part(module.eval(), tuple(args), [values[node.name] for node in made], tuple(node.name for node in kept))
 
@@ -129,6 +132,28 @@ def reduce(nodes: Sequence[str], fails: Callable[[Sequence[str]], bool], attempt
     return tuple(current)
 
 
+def _form(program: torch.export.ExportedProgram, made: Sequence[torch.fx.Node]) -> tuple[Any, list[torch.fx.Node]]:
+    """Returns what a part gives, with places in the list of nodes beside it where its tensors are."""
+    spec = program.call_spec.out_spec
+    whole = pytree.tree_unflatten(list(range(spec.num_leaves)), spec) if spec is not None else ()
+    if whole == 0 and len(made) == 1:
+        return 0, list(made)
+    by_name: dict[object, torch.fx.Node] = {node.name: node for node in made}
+    names = list(program.graph_signature.user_outputs)
+    if len(names) == len(made) and set(names) == set(by_name) and _is_plain(whole):
+        return whole, [by_name[name] for name in names]
+    return tuple(range(len(made))), list(made)
+
+
+def _is_plain(form: object) -> bool:
+    """Whether there is nothing but numbers in lists, tuples and dicts: what a graph can give."""
+    if type(form) is dict:
+        return all(_is_plain(one) for one in form.values())
+    if type(form) is list or type(form) is tuple:
+        return all(_is_plain(one) for one in form)
+    return isinstance(form, int)
+
+
 def _states(program: torch.export.ExportedProgram) -> Mapping[str, object]:
     """Placeholder name -> parameter, buffer or constant."""
     states: dict[str, object] = {}
@@ -149,7 +174,8 @@ def _attribute(module: object, path: str) -> Any:
 
 
 def _placeholders_first(graph: torch.fx.Graph) -> None:
-    first = next(iter(graph.nodes), None)
+    """Puts them before everything else, in the order that they have."""
+    first = next((node for node in graph.nodes if node.op != "placeholder"), None)
     for node in list(graph.nodes):
-        if node.op == "placeholder" and first is not None and node is not first:
+        if node.op == "placeholder" and first is not None:
             first.prepend(node)

@@ -111,6 +111,7 @@ def write_repro(
     near: Sequence[str] = (),
     program: torch.export.ExportedProgram | None = None,
     capture_fails: bool = False,
+    stages: Sequence[str] = (),
 ) -> Repro | None:
     """Reduces a failure and writes the folder; None if it does not fail here.
 
@@ -125,9 +126,10 @@ def write_repro(
         near: FX nodes that are suspected, tried first.
         program: the exported program, if capture worked.
         capture_fails: whether it is capture that must not be tried in this process.
+        stages: in which of them it may fail, where `wanted` does not say how; empty: in any.
     """
     keywords = dict(kwargs or {})
-    attempt = _Attempt(setting, in_child=wanted is not None and wanted["stage"] in ENDED)
+    attempt = _Attempt(setting, stages, in_child=wanted is not None and wanted["stage"] in ENDED)
     if program is None and isinstance(model, torch.export.ExportedProgram):
         program = model
     if capture_fails:
@@ -150,10 +152,17 @@ def write_repro(
 class _Attempt:
     """Tries a subject, in this process or in one of its own."""
 
-    def __init__(self, setting: Setting, *, in_child: bool) -> None:
+    def __init__(self, setting: Setting, stages: Sequence[str], *, in_child: bool) -> None:
         self.setting = setting
+        self.stages = stages
         self.in_child = in_child
         self.most = _MOST_TRIES_IN_CHILD if in_child else _MOST_TRIES
+
+    def refuted(self, symptom: Symptom, wanted: Symptom | None) -> bool:
+        """Whether a try has shown another failure than the one looked for."""
+        if wanted is not None:
+            return not same_symptom(symptom, wanted)
+        return bool(self.stages) and symptom["stage"] not in self.stages
 
     def __call__(
         self,
@@ -218,7 +227,7 @@ def _whole(
     values = eager.tensors(eager.output_names)
     expected = [torch.as_tensor(values[name]) for name in eager.output_names]
     symptom = attempt(program, eager.args, eager.kwargs, expected)
-    if symptom is None or (wanted is not None and not same_symptom(symptom, wanted)):
+    if symptom is None or attempt.refuted(symptom, wanted):
         return None
     _write(folder, program, eager.args, eager.kwargs, attempt.setting, expected, symptom, attempt.in_child)
     return Repro(folder, symptom, tuple(subgraph.call_nodes(program)), "", count)
@@ -254,7 +263,7 @@ def _tried(
     except Exception:  # a part that is no program of its own cannot fail in the same way
         return None
     symptom = attempt(subject, part.args, {}, part.expected)
-    if symptom is None or (wanted is not None and not same_symptom(symptom, wanted)):
+    if symptom is None or attempt.refuted(symptom, wanted):
         return None
     return subject, part, symptom
 
@@ -268,7 +277,7 @@ def _module_repro(
     wanted: Symptom | None,
 ) -> Repro | None:
     symptom = attempt(model, args, kwargs, None)
-    if symptom is None or (wanted is not None and not same_symptom(symptom, wanted)):
+    if symptom is None or attempt.refuted(symptom, wanted):
         return None
     path, subject, given, keywords, symptom = smallest_module(model, args, kwargs, attempt, symptom)
     _write(folder, subject, given, keywords, attempt.setting, None, symptom, attempt.in_child)
