@@ -120,7 +120,22 @@ def in_place(x: Tensor) -> Any:
     return total, alias, x * count, x * before, x * found, torch.arange(3) * count
 
 
-@pytest.mark.parametrize("function", first(2, [summed, in_place, appended, bisected, swapped, written]))
+def failing_elsewhere(x: Tensor) -> Any:
+    """Sides that would fail where they are not taken: at places outside, and by division by 0."""
+    place = (x[:, 0] > 0).sum() + 2
+    count = x.long().clamp(min=0)[:, 1]
+    total, share = x.sum(0), count.sum()
+    for i in range(7):
+        if place < 8:
+            total = total + x[place]
+        if count[i] > 0:
+            share = share // count[i] + share % count[i]
+    return total, share
+
+
+@pytest.mark.parametrize(
+    "function", first(2, [summed, failing_elsewhere, in_place, appended, bisected, swapped, written])
+)
 def test_both_sides_are_what_eager_gives(function: Callable[[Tensor], Any]) -> None:
     export_and_compare(Called(function), EXAMPLE, *OTHERS)
 

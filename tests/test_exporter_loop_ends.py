@@ -127,8 +127,12 @@ def asked_and_written(x: Tensor) -> Tensor:
     return h
 
 
-@pytest.mark.parametrize("function", [asked_of_each_piece, asked_and_written])
-def test_an_answer_that_not_all_rounds_have_is_refused(function: object) -> None:
+def test_an_answer_that_not_all_rounds_have_is_refused() -> None:
     """torch asserts within a round that the answer is the example's; a file asserts nothing."""
     with pytest.raises(DynamicShapeError, match="holds only while `t <= 3`"):
-        export(Called(function), (torch.randn(2, 3, 3),), dynamic_shapes=SHAPES)
+        export(Called(asked_of_each_piece), (torch.randn(2, 3, 3),), dynamic_shapes=SHAPES)
+
+
+def test_a_piece_that_is_shortened_by_its_size_is_so_in_each_round() -> None:
+    others = [(torch.randn(2, t, 3),) for t in (1, 2, 4, 5, 7)]
+    export_and_compare(Called(asked_and_written), (torch.randn(2, 3, 3),), *others, dynamic_shapes=SHAPES)

@@ -16,8 +16,8 @@ from torch import Tensor
 from batch_export.exporter.capture.choice_effects import AS_PART, PART
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 
-BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART = (
-    f"__{name}_in_a_choice__" for name in ("by_data", "chosen", "augmented", "written", "apart")
+BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART, READ, DIVIDED = (
+    f"__{name}_in_a_choice__" for name in ("by_data", "chosen", "augmented", "written", "apart", "read", "divided")
 )
 _NUMBER = "_is_a_number_by_data"
 """An attribute of tensors that stand for numbers: nothing is written to them, as Python writes to no number."""
@@ -34,6 +34,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "BitXor": operator.xor,
 }
 """Operators as Python's grammar calls them."""
+_DIVISIONS = ("FloorDiv", "Mod")
 
 
 def _by_data(asked: Any) -> bool:
@@ -100,7 +101,7 @@ def _augmented(kind: str, value: Any, other: Any) -> Any:
     """What `value += other` holds, of which nothing is written to."""
     if kind not in _OPERATORS:
         raise OneWayOnlyError("an `if` on data changes something by an operator that is not followed")
-    made = _OPERATORS[kind](value, other)
+    made = _divided(kind, value, other) if kind in _DIVISIONS else _OPERATORS[kind](value, other)
     if _is_number(value) and _is_number(other) and isinstance(made, Tensor):
         setattr(made, _NUMBER, True)
     if not isinstance(value, Tensor) or getattr(value, _NUMBER, False):
@@ -108,6 +109,29 @@ def _augmented(kind: str, value: Any, other: Any) -> Any:
     if made.shape != value.shape:
         raise OneWayOnlyError("an `if` on data writes to a tensor of another shape")
     return made.to(value.dtype)
+
+
+def _divided(kind: str, value: Any, other: Any) -> Any:
+    """A quotient or a remainder: where the side does not hold, whole numbers may be divided by 0, which is by 1."""
+    if isinstance(other, Tensor) and not other.is_floating_point():
+        other = torch.where(other == 0, torch.ones_like(other), other)
+    return _OPERATORS[kind](value, other)
+
+
+def _read(whole: Any, *index: Any) -> Any:
+    """What stands at a place, which may lie outside where the side does not hold: it is the nearest that is there."""
+    if not isinstance(whole, Tensor) or not any(isinstance(one, Tensor) for one in index):
+        return whole[index if len(index) > 1 else index[0]]
+    if any(one is ... for one in index):
+        raise OneWayOnlyError("an `if` on data reads a tensor by another one behind `...`")
+    places, axis = [], 0
+    for one in index:
+        if isinstance(one, Tensor) and (one.dtype is torch.bool or one.is_floating_point()):
+            raise OneWayOnlyError("an `if` on data reads a tensor by a mask")
+        size = whole.shape[axis] if one is not None else 0
+        places.append(one.clamp(min=-size, max=size - 1) if isinstance(one, Tensor) else one)
+        axis += one is not None
+    return whole[tuple(places)]
 
 
 def _written(before: Any, after: Any) -> Any:
@@ -145,6 +169,8 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     AUGMENTED: _augmented,
     WRITTEN: _written,
     APART: _apart,
+    READ: _read,
+    DIVIDED: _divided,
     PART: _part,
     AS_PART: _as_part,
 }

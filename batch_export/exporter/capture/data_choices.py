@@ -14,26 +14,28 @@ import copy
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
 from batch_export.exporter.capture import decided_lines, size_answers, size_decisions
-from batch_export.exporter.capture.choice_effects import AS_PART, Effects
-from batch_export.exporter.capture.choice_values import APART, AUGMENTED, BY_DATA, CALLED, CHOSEN, WRITTEN
+from batch_export.exporter.capture.choice_effects import Effects
+from batch_export.exporter.capture.choice_forms import handed_on, is_choice, names_of, statements
+from batch_export.exporter.capture.choice_values import (
+    APART,
+    AUGMENTED,
+    BY_DATA,
+    CALLED,
+    CHOSEN,
+    DIVIDED,
+    READ,
+    WRITTEN,
+)
 from batch_export.exporter.capture.loop_soundness import in_place
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
 
-_MODULES = frozenset(("torch", "F", "functional", "math"))
-"""Names by which code calls functions that only compute."""
-_ACTING = frozenset(("append", "extend", "insert", "pop", "update", "setdefault", "clear", "remove", "item", "tolist"))
-_READING = frozenset(("gather", "index_select", "take", "take_along_dim", "embedding", "narrow", "select", "scatter"))
-"""Functions that read or write at places that may not be there where the other side holds."""
-_PLAIN = (
-    *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List),
-    *(ast.IfExp, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context, ast.keyword),
-)
-"""Expressions that only compute, if their parts do."""
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -62,7 +64,7 @@ def _lines(file: str) -> frozenset[int]:
         if isinstance(loop, (ast.For, ast.While)):
             loop.body = _without_continue(loop.body, None)
     found = (one for one in ast.walk(tree) if isinstance(one, ast.If)) if tree is not None else ()
-    return frozenset(line for one in found if _is_choice(one) for line in _lines_of(one.test))
+    return frozenset(line for one in found if is_choice(one) for line in _lines_of(one.test))
 
 
 def _lines_of(test: ast.expr) -> range:
@@ -90,88 +92,6 @@ def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef
     choices = _Choices(function, lines)
     changed: ast.FunctionDef = choices.visit(function)
     return changed if choices.count else None
-
-
-def _is_choice(node: ast.If) -> bool:
-    """Whether both sides only give names values, each of them by assignments or by `+=` and the like."""
-    node = Effects.of(node).node
-    parts = [*_statements(node)]
-    inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in _statements(one)]
-    if not all(_is_plain(part) for part in (node.test, *parts)) or _given(inner, ast.AugAssign):
-        return False
-    given, written = _given(parts, ast.Assign), _given(parts, ast.AugAssign)
-    return bool(given | written) and not given & written
-
-
-def _statements(node: ast.If) -> Iterator[ast.AST]:
-    """The statements of both sides and of choices within them, and what those ask."""
-    for one in (*node.body, *node.orelse):
-        if isinstance(one, ast.If):
-            yield one.test
-            yield from _statements(one)
-        else:
-            yield one
-
-
-def _is_plain(node: ast.AST) -> bool:
-    match node:
-        case ast.Pass():
-            return True
-        case ast.Assign(targets=[target], value=value):
-            names = target.elts if isinstance(target, ast.Tuple) else [target]
-            return all(isinstance(one, ast.Name) for one in names) and _is_plain(value)
-        case ast.AugAssign(target=ast.Name(), value=value):
-            return _is_plain(value)
-        case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
-            is_known = not name.endswith("_") and name not in _ACTING | _READING and _root(of) != "self"
-            is_known &= all(one.arg not in (None, "out", "inplace") for one in keywords)
-            return is_known and all(map(_is_plain, (of, *args, *(one.value for one in keywords))))
-        case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
-            return all(map(_is_plain, args))
-        case ast.Call(func=ast.Name(id="abs" | "max" | "min" | "float" | "bool"), args=args, keywords=[]):
-            return all(map(_is_plain, args))
-        case ast.Subscript(value=value, slice=place, ctx=ast.Load()):
-            places = place.elts if isinstance(place, ast.Tuple) else [place]
-            return _is_plain(value) and all(map(_is_known_place, places))
-        case _ if isinstance(node, _PLAIN):
-            return all(map(_is_plain, ast.iter_child_nodes(node)))
-    return False
-
-
-def _root(node: ast.expr) -> str:
-    """The name that an expression begins with."""
-    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_known_place(node: ast.expr) -> bool:
-    """Whether an index is a number, a name, or a slice of such: whatever is no number is refused when it is met."""
-    if isinstance(node, ast.Slice):
-        return all(one is None or _is_known_place(one) for one in (node.lower, node.upper, node.step))
-    return all(
-        isinstance(one, (ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context))
-        for one in ast.walk(node)
-    )
-
-
-def _handed_on(parts: Iterable[ast.AST]) -> set[str]:
-    """Names whose memory another name may have behind an assignment."""
-    values = [one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign)]
-    copied = {id(one) for value in values if _is_as_part(value) for one in ast.walk(value)}
-    names = (one for value in values for one in ast.walk(value) if isinstance(one, ast.Name))
-    return {one.id for one in names if id(one) not in copied}
-
-
-def _is_as_part(value: ast.expr) -> bool:
-    """Whether a value is written to a place, behind which it has memory of its own."""
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == AS_PART
-
-
-def _given(parts: Iterable[ast.AST], kind: type[ast.stmt]) -> set[str]:
-    """The names that statements of a kind give values."""
-    targets = (one for part in parts if isinstance(part, kind) for one in ast.walk(part))
-    return {one.id for one in targets if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
 @dataclass(slots=True)
@@ -208,7 +128,7 @@ class _Choices(ast.NodeTransformer):
         self._counts = all(id(one) in inside for one in ast.walk(self.function) if isinstance(one, ast.AugAssign))
 
     def _is_asked(self, node: ast.If) -> bool:
-        return bool(self.only.intersection(_lines_of(node.test))) and _is_choice(node)
+        return bool(self.only.intersection(_lines_of(node.test))) and is_choice(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if test:`."""
@@ -216,15 +136,15 @@ class _Choices(ast.NodeTransformer):
             return self.generic_visit(node)
         whole, effects = node, Effects.of(node)
         node = effects.node
-        parts = [*_statements(node)]
+        parts = [*statements(node)]
         before = {one.id for one in self._names if one.lineno < node.lineno and isinstance(one.ctx, ast.Store)}
         before |= self._parameters | effects.begun | self.known
         given = [_surely(side) for side in (node.body, node.orelse)]
-        all_given, written = _given(parts, ast.Assign), _given(parts, ast.AugAssign)
+        all_given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
         elsewhere = {one.id for one in self._names if not self._is_within(one, whole) and isinstance(one.ctx, ast.Load)}
         changed = (all_given | written) & (elsewhere | before | effects.names | self.wanted)
         is_there = all(name in before or all(name in side for side in given) for name in changed)
-        if not is_there or self._in_place & (all_given | _handed_on(parts)):
+        if not is_there or self._in_place & (all_given | handed_on(parts)):
             return self.generic_visit(whole)
         self.count += 1
         made = self._made(effects, sorted(changed), before, written, self.count)
@@ -251,7 +171,7 @@ class _Choices(ast.NodeTransformer):
         for name in changed:
             both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {self._counts})"
             choice.append(_line(f"{name} = {WRITTEN}({kept[name]}, {both})" if name in written else f"{name} = {both}"))
-        read = sorted({one.id for part in _statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
+        read = sorted({one.id for part in statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
         alone = [name for name in sorted(written) if name in kept]
         others = [name for name in read if name in before and name not in written]
         check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone and others else []
@@ -270,7 +190,7 @@ class _Choices(ast.NodeTransformer):
             case ast.Pass():
                 return []
             case ast.AugAssign(target=ast.Name(id=name), op=kind, value=value):
-                given = [ast.Constant(type(kind).__name__), ast.Name(name, ast.Load()), copy.deepcopy(value)]
+                given = [ast.Constant(type(kind).__name__), ast.Name(name, ast.Load()), _computing(value)]
                 return [ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name(AUGMENTED, ast.Load()), given, []))]
             case ast.If():
                 own = self.known | effects.begun, self.wanted | effects.names
@@ -278,14 +198,46 @@ class _Choices(ast.NodeTransformer):
                 made = inner.visit_If(copy.deepcopy(statement))
                 self.count = inner.count
                 return made if isinstance(made, list) else [statement]
-        return [copy.deepcopy(statement)]
+        return [_computing(statement)]
+
+
+class _Computing(ast.NodeTransformer):
+    """Writes what may fail where the other side holds as calls."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """`x[i]`."""
+        self.generic_visit(node)
+        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not isinstance(node.ctx, ast.Load) or all(isinstance(one, (ast.Slice, ast.Constant)) for one in places):
+            return node
+        return ast.Call(ast.Name(READ, ast.Load()), [node.value, *map(_as_place, places)], [])
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        """`a // b`."""
+        self.generic_visit(node)
+        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            return node
+        kind = ast.Constant(type(node.op).__name__)
+        return ast.Call(ast.Name(DIVIDED, ast.Load()), [kind, node.left, node.right], [])
+
+
+def _computing(node: Node) -> Node:
+    made: Node = _Computing().visit(copy.deepcopy(node))
+    return made
+
+
+def _as_place(place: ast.expr) -> ast.expr:
+    if not isinstance(place, ast.Slice):
+        return place
+    parts = [one or ast.Constant(None) for one in (place.lower, place.upper, place.step)]
+    return ast.Call(ast.Name("slice", ast.Load()), parts, [])
 
 
 def _surely(side: Iterable[ast.stmt]) -> set[str]:
     """The names that a side gives values whatever is decided within it."""
     found: set[str] = set()
     for one in side:
-        found |= _surely(one.body) & _surely(one.orelse) if isinstance(one, ast.If) else _given([one], ast.Assign)
+        found |= _surely(one.body) & _surely(one.orelse) if isinstance(one, ast.If) else names_of([one], ast.Assign)
     return found
 
 

@@ -1,0 +1,107 @@
+"""Which small `if` may be a choice of values: both sides only compute, and give names what they compute.
+
+Arrives: an `if`. Leaves: whether it is one, and the names that its sides give values.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from batch_export.exporter.capture.choice_effects import AS_PART, Effects
+
+_ACTING = frozenset(("append", "extend", "insert", "pop", "update", "setdefault", "clear", "remove", "item", "tolist"))
+_FAILING = frozenset(
+    (
+        *("gather", "index_select", "take", "take_along_dim", "embedding", "narrow", "select", "scatter", "index_copy"),
+        *("index_add", "scatter_add", "one_hot", "repeat_interleave", "floor_divide", "remainder", "fmod"),
+    )
+)
+"""Functions that may fail where the other side holds: at places that are not there, by numbers that are 0."""
+_PLAIN = (
+    *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List),
+    *(ast.IfExp, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context, ast.keyword),
+)
+"""Expressions that only compute, if their parts do."""
+
+
+def is_choice(node: ast.If) -> bool:
+    """Whether both sides only give names values, each of them by assignments or by `+=` and the like."""
+    node = Effects.of(node).node
+    parts = [*statements(node)]
+    inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in statements(one)]
+    if not all(_is_plain(part) for part in (node.test, *parts)) or names_of(inner, ast.AugAssign):
+        return False
+    given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
+    return bool(given | written) and not given & written
+
+
+def statements(node: ast.If) -> Iterator[ast.AST]:
+    """The statements of both sides and of choices within them, and what those ask."""
+    for one in (*node.body, *node.orelse):
+        if isinstance(one, ast.If):
+            yield one.test
+            yield from statements(one)
+        else:
+            yield one
+
+
+def _is_plain(node: ast.AST) -> bool:
+    match node:
+        case ast.Pass():
+            return True
+        case ast.Assign(targets=[target], value=value):
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            return all(isinstance(one, ast.Name) for one in names) and _is_plain(value)
+        case ast.AugAssign(target=ast.Name(), value=value):
+            return _is_plain(value)
+        case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
+            is_known = not name.endswith("_") and name not in _ACTING | _FAILING and _root(of) != "self"
+            is_known &= all(one.arg not in (None, "out", "inplace", "rounding_mode") for one in keywords)
+            return is_known and all(map(_is_plain, (of, *args, *(one.value for one in keywords))))
+        case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
+            return all(map(_is_plain, args))
+        case ast.Call(func=ast.Name(id="abs" | "max" | "min" | "float" | "bool"), args=args, keywords=[]):
+            return all(map(_is_plain, args))
+        case ast.Subscript(value=value, slice=place, ctx=ast.Load()):
+            places = place.elts if isinstance(place, ast.Tuple) else [place]
+            return _is_plain(value) and all(map(_is_known_place, places))
+        case _ if isinstance(node, _PLAIN):
+            return all(map(_is_plain, ast.iter_child_nodes(node)))
+    return False
+
+
+def _root(node: ast.expr) -> str:
+    """The name that an expression begins with."""
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_known_place(node: ast.expr) -> bool:
+    """Whether an index is a number, a name, arithmetic of such, or a slice; `choice_values.py` keeps tensors within."""
+    if isinstance(node, ast.Slice):
+        return all(one is None or _is_known_place(one) for one in (node.lower, node.upper, node.step))
+    return all(
+        isinstance(one, (ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context))
+        for one in ast.walk(node)
+    )
+
+
+def handed_on(parts: Iterable[ast.AST]) -> set[str]:
+    """Names whose memory another name may have behind an assignment."""
+    values = [one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign)]
+    copied = {id(one) for value in values if _is_as_part(value) for one in ast.walk(value)}
+    names = (one for value in values for one in ast.walk(value) if isinstance(one, ast.Name))
+    return {one.id for one in names if id(one) not in copied}
+
+
+def _is_as_part(value: ast.expr) -> bool:
+    """Whether a value is written to a place, behind which it has memory of its own."""
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == AS_PART
+
+
+def names_of(parts: Iterable[ast.AST], kind: type[ast.stmt]) -> set[str]:
+    """The names that statements of a kind give values."""
+    targets = (one for part in parts if isinstance(part, kind) for one in ast.walk(part))
+    return {one.id for one in targets if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
