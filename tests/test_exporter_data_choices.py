@@ -10,7 +10,7 @@ import torch
 from exporting import Called, export_and_compare
 from rarer import first
 
-from batch_export.errors import CaptureError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
@@ -117,7 +117,7 @@ def in_place(x: Tensor) -> Any:
             total += x[i]
             count += 1
             found = True
-    return total, alias, x * count, x * before, x * found, torch.arange(3) * count
+    return total, alias, x * count, x * before, x if found else -x, torch.arange(3) * count
 
 
 def failing_elsewhere(x: Tensor) -> Any:
@@ -207,10 +207,77 @@ def of_texts(x: Tensor) -> Any:
     return y
 
 
-REFUSED = [read_by_a_view, changed_elsewhere, asked_for_its_type, of_one_memory, of_two_kinds, of_texts]
+def of_powers(x: Tensor) -> Any:
+    """A whole number whose power may be a fraction."""
+    count = 0
+    for row in x:
+        if row.max() > 1000:
+            count = count + 1
+    less = 2 - count
+    return x * 10**less
+
+
+def summed_answers(x: Tensor) -> Any:
+    """Truth values that are added up."""
+    first, second = False, True
+    for row in x:
+        if row.max() > 1000:
+            first = True
+    return x * (first + second)
+
+
+def read_by_another_name(x: Tensor) -> Any:
+    """An element is written to, and read by a view, by another name of a list."""
+    y, total = x * 1, x.sum(0)
+    rows = y.unbind(0)
+    for i in range(8):
+        if x[i].max() > 1000:
+            y[i] = 1.0
+            total = total + rows[i]
+    return y, total
+
+
+def written_by_another_name(x: Tensor) -> Any:
+    y = x * 1
+    z = y
+    for i in range(8):
+        if x[i].max() > 1000:
+            y[i] = x[0]
+        else:
+            z[i] = 3.0
+    return y, z
+
+
+REFUSED = [
+    of_powers,
+    read_by_another_name,
+    written_by_another_name,
+    summed_answers,
+    read_by_a_view,
+    changed_elsewhere,
+    asked_for_its_type,
+    of_one_memory,
+    of_two_kinds,
+    of_texts,
+]
 
 
 @pytest.mark.parametrize("function", first(2, REFUSED))
-def test_what_is_no_choice_of_values_is_refused(function: Callable[[Tensor], Any]) -> None:
+def test_what_is_no_choice_of_values_is_refused(function: Any) -> None:
+    module = function() if isinstance(function, type) else Called(function)
     with pytest.raises(CaptureError, match=r"test_exporter_data_choices\.py:\d+"):
-        export(Called(function), EXAMPLE)
+        export(module, EXAMPLE)
+
+
+def half_of_them(x: Tensor) -> Any:
+    count = 0
+    for i in range(x.size(0) // 2):
+        if x[2 * i].abs().sum() > 1000:
+            count += 1
+    return x * count
+
+
+def test_a_limit_at_which_the_example_is_not_is_refused() -> None:
+    """Such a program is none at the example itself."""
+    with pytest.raises(DynamicShapeError, match="holds only while"):
+        export(Called(half_of_them), EXAMPLE, dynamic_shapes=ROWS)

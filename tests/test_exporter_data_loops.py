@@ -473,7 +473,35 @@ def of_powers(x: Tensor) -> Any:
     return x
 
 
-REFUSED = [of_one_memory, seen_by_a_view, by_another, read_by_a_function, of_powers, growing, of_a_view]
+def of_a_power_behind(x: Tensor) -> Any:
+    """A counter whose power may be a fraction: of a whole tensor it is none."""
+    left, size = 3, x.abs().max() + 0 * x
+    while size.max() > 1000:
+        size = size / 2
+        left -= 1
+    return size * 2**left
+
+
+def of_answers_added(x: Tensor) -> Any:
+    """Comparisons of a counter that are added up: of tensors that is their `or`."""
+    count = 0
+    while x.abs().max() > 1:
+        x = x / 2
+        count += 1
+    return x * ((count > 12) + (count > 0) + 1)
+
+
+REFUSED = [
+    of_a_power_behind,
+    of_one_memory,
+    of_answers_added,
+    seen_by_a_view,
+    by_another,
+    read_by_a_function,
+    of_powers,
+    growing,
+    of_a_view,
+]
 
 
 @pytest.mark.parametrize("function", first(2, REFUSED))

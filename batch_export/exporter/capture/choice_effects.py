@@ -24,6 +24,7 @@ class Effects:
         node: the `if`.
         names: the names that it gives values for them.
         begun: those of them that have values in front of it.
+        containers: names of what is written to.
         before: statements in front of it.
         behind: statements behind it.
     """
@@ -31,6 +32,7 @@ class Effects:
     node: ast.If
     names: frozenset[str]
     begun: frozenset[str]
+    containers: frozenset[str]
     before: Sequence[ast.stmt]
     behind: Sequence[ast.stmt]
 
@@ -50,7 +52,10 @@ class Effects:
         behind = [_line(f"{text} = {name}") for text, (name, _) in parts.items()]
         behind += [_line(f"{name}.append({_element(name)})") for name in sorted(joined)]
         begun = frozenset(name for name, _ in parts.values())
-        return cls(ast.copy_location(made, node), begun | {*map(_element, joined)}, begun, before, behind)
+        own = frozenset(
+            one.id for _, target in parts.values() for one in ast.walk(target) if _is_stored_into(one, target)
+        )
+        return cls(ast.copy_location(made, node), begun | {*map(_element, joined)}, begun, own, before, behind)
 
 
 def _appended(node: ast.stmt) -> str:
@@ -112,6 +117,10 @@ def _is_written_once(node: ast.If, leaves: Sequence[ast.stmt], target: ast.Subsc
 
 def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _is_stored_into(node: ast.AST, target: ast.expr) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(target, ast.Subscript) and node is target.value
 
 
 def _computed(statement: ast.stmt, joined: set[str], parts: dict[str, tuple[str, ast.expr]]) -> ast.stmt:

@@ -10,14 +10,41 @@ from collections.abc import Iterable, Iterator
 
 from batch_export.exporter.capture.choice_effects import AS_PART, Effects
 
-_ACTING = frozenset(("append", "extend", "insert", "pop", "update", "setdefault", "clear", "remove", "item", "tolist"))
-_FAILING = frozenset(
+_COMPUTING = frozenset(
     (
-        *("gather", "index_select", "take", "take_along_dim", "embedding", "narrow", "select", "scatter", "index_copy"),
-        *("index_add", "scatter_add", "one_hot", "repeat_interleave", "floor_divide", "remainder", "fmod"),
+        *(
+            "abs",
+            "add",
+            "sub",
+            "mul",
+            "neg",
+            "sign",
+            "square",
+            "sqrt",
+            "rsqrt",
+            "reciprocal",
+            "exp",
+            "expm1",
+            "log",
+            "log1p",
+        ),
+        *("sin", "cos", "tan", "tanh", "sigmoid", "relu", "gelu", "silu", "elu", "softplus", "leaky_relu", "erf"),
+        *("round", "floor", "ceil", "trunc", "clamp", "clip", "clamp_min", "clamp_max", "hypot", "atan2", "lerp"),
+        *("maximum", "minimum", "max", "min", "amax", "amin", "sum", "mean", "prod", "std", "var", "norm", "normalize"),
+        *("softmax", "log_softmax", "cumsum", "dot", "matmul", "mm", "bmm", "mv", "outer", "argmax", "argmin"),
+        *("any", "all", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "where"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "cat", "stack", "zeros", "ones", "full", "zeros_like", "ones_like"),
+        *("full_like", "new_zeros", "new_ones", "new_full", "clone", "nan_to_num", "tril", "triu", "roll", "flip"),
     )
 )
-"""Functions that may fail where the other side holds: at places that are not there, by numbers that are 0."""
+"""Functions and methods whose results have memory of their own, and that fail at no numbers."""
+_TURNING = frozenset(
+    (
+        *("view", "reshape", "flatten", "unsqueeze", "squeeze", "transpose", "permute", "t", "expand", "expand_as"),
+        *("float", "double", "half", "long", "int", "bool", "to", "type_as", "detach", "contiguous", "size", "dim"),
+    )
+)
+"""Those whose results may share the memory of what they are called with."""
 _PLAIN = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List),
     *(ast.IfExp, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context, ast.keyword),
@@ -30,7 +57,8 @@ def is_choice(node: ast.If) -> bool:
     node = Effects.of(node).node
     parts = [*statements(node)]
     inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in statements(one)]
-    if not all(_is_plain(part) for part in (node.test, *parts)) or names_of(inner, ast.AugAssign):
+    is_told = any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in ast.walk(node.test))
+    if is_told or not all(map(_is_plain, parts)) or names_of(inner, ast.AugAssign):
         return False
     given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
     return bool(given | written) and not given & written
@@ -56,7 +84,7 @@ def _is_plain(node: ast.AST) -> bool:
         case ast.AugAssign(target=ast.Name(), value=value):
             return _is_plain(value)
         case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
-            is_known = not name.endswith("_") and name not in _ACTING | _FAILING and _root(of) != "self"
+            is_known = name in _COMPUTING | _TURNING and _root(of) != "self"
             is_known &= all(one.arg not in (None, "out", "inplace", "rounding_mode") for one in keywords)
             return is_known and all(map(_is_plain, (of, *args, *(one.value for one in keywords))))
         case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
@@ -69,6 +97,33 @@ def _is_plain(node: ast.AST) -> bool:
         case _ if isinstance(node, _PLAIN):
             return all(map(_is_plain, ast.iter_child_nodes(node)))
     return False
+
+
+def may_share(value: ast.expr) -> bool:
+    """Whether what a side gives a name may share memory with something else: a name, a part, a view."""
+    match value:
+        case ast.Tuple(elts=values):
+            return any(map(may_share, values))
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name not in _COMPUTING
+        case ast.Call(func=ast.Name(id=name)):
+            return name not in (AS_PART, "float", "bool")
+        case ast.IfExp(body=one, orelse=other):
+            return may_share(one) or may_share(other)
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Constant():
+            return False
+    return True
+
+
+def attributes(parts: Iterable[ast.AST]) -> set[str]:
+    """Attributes of objects that statements read (`self.state`), as source; methods are none."""
+    nodes = [one for part in parts for one in ast.walk(part)]
+    called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
+    found = (one for one in nodes if isinstance(one, ast.Attribute) and id(one) not in called)
+    return {ast.unparse(one) for one in found if all(isinstance(each, _OF_NAMES) for each in ast.walk(one))}
+
+
+_OF_NAMES = (ast.Attribute, ast.Name, ast.expr_context)
 
 
 def _root(node: ast.expr) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.choice_effects import AS_PART, PART
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
@@ -41,28 +42,34 @@ def _by_data(asked: Any) -> bool:
     return isinstance(asked, Tensor)
 
 
-def _chosen(asked: Tensor, one: Any, other: Any, counts: bool) -> Any:
+def _chosen(asked: Tensor, one: Any, other: Any, kinds: Sequence[str]) -> Any:
     """One of two values.
 
     Args:
         asked: whether it is the first.
         one, other: the values.
-        counts: whether numbers may be tensors: the function writes to nothing that may be one, outside of choices.
+        kinds: of the numbers in whose place a tensor may stand: what the function does with it gives the same.
     """
     if one is other or _are_same(one, other):
         return one
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return tuple(_chosen(asked, *two, counts) for two in zip(one, other, strict=True))
-    is_number = all(_is_number(value) for value in (one, other))
-    if is_number and not counts:
+        return tuple(_chosen(asked, *two, kinds) for two in zip(one, other, strict=True))
+    numbers = [value for value in (one, other) if _is_number(value)]
+    if any(_kind(value) not in kinds for value in numbers):
         raise OneWayOnlyError("an `if` gives a name one of two numbers, as the data decide")
     first, second = _like(one, other), _like(other, one)
     if first.shape != second.shape or first.dtype != second.dtype:
         raise OneWayOnlyError("an `if` gives a name tensors of two shapes or dtypes, as the data decide")
     made = torch.where(asked.reshape(()).to(torch.bool), first, second)
-    if is_number:
+    if len(numbers) == 2:
         setattr(made, _NUMBER, True)
     return made
+
+
+def _kind(number: Any) -> str:
+    if not isinstance(number, Tensor):
+        return type(number).__name__
+    return "bool" if number.dtype is torch.bool else "float" if number.is_floating_point() else "int"
 
 
 def _is_number(value: Any) -> bool:
@@ -94,7 +101,10 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_of_kind(number: float, tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or (isinstance(number, int) and tensor.dtype is torch.int64)
+    """Whether a tensor's dtype has the number as it is."""
+    if tensor.is_floating_point():
+        return float(torch.tensor(number, dtype=tensor.dtype)) == number
+    return isinstance(number, int) and tensor.dtype is torch.int64
 
 
 def _augmented(kind: str, value: Any, other: Any) -> Any:
@@ -158,9 +168,22 @@ def _apart(written: Sequence[Any], read: Sequence[Any]) -> None:
     """Ends a capture in which a side reads what it writes to under another name."""
     if torch.compiler.is_dynamo_compiling():  # behind a trial in which it was looked at
         return
-    memory = {one.untyped_storage()._cdata for one in written if isinstance(one, Tensor)}
-    if any(one.untyped_storage()._cdata in memory for one in read if isinstance(one, Tensor)):
-        raise OneWayOnlyError("an `if` on data writes to a tensor that it reads under another name")
+    memory = [each for one in written for each in _memory(one)]
+    others = [each for one in read for each in _memory(one)]
+    if len({*memory}) < len(memory) or not {*memory}.isdisjoint(others):
+        raise OneWayOnlyError("an `if` on data writes to something that it reads or writes under another name")
+
+
+def _memory(value: Any) -> list[object]:
+    """What tells whether two values share memory: their tensors' storages, and lists and dicts themselves."""
+    if isinstance(value, Tensor):
+        return [value.untyped_storage()._cdata]
+    if isinstance(value, (list, dict)):
+        found = {("a list", id(value)), *(each for one in pytree.tree_leaves(value) for each in _memory(one))}
+        return [*found]
+    if isinstance(value, tuple):
+        return [*{each for one in pytree.tree_leaves(value) for each in _memory(one)}]
+    return []
 
 
 CALLED: Mapping[str, Callable[..., Any]] = {

@@ -19,7 +19,7 @@ from batch_export.exporter.capture import assumptions, guard_points
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
 from batch_export.exporter.capture.data_choices import any_choice as any_data_choice
-from batch_export.exporter.capture.data_choices import choices_of_values
+from batch_export.exporter.capture.data_choices import choices_of_values, writes_in_place
 from batch_export.exporter.capture.data_loops import any_loop, loops_as_operators
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
@@ -62,9 +62,22 @@ class Course:
         """
         examples = Examples(self.request.asked, self.request.module, self.request.given)
         try:
-            return self._looked_at_again(self._chosen(examples), examples)
+            captured = self._looked_at_again(self._chosen(examples), examples)
         except CaptureError as error:
-            return self._by_rounds(error, examples)
+            captured = self._by_rounds(error, examples)
+        self._hold_for_example(captured, examples)
+        return captured
+
+    def _hold_for_example(self, captured: Captured, examples: Examples) -> None:
+        """Raises where a program says itself that it is none at the example's sizes."""
+        symbols = captured.symbols
+        if symbols is None or self.request.guards == "allow" or captured.strategy in ASSUMING:
+            return
+        texts = {name: examples.given.get(symbols.text(name)) for name in symbols.axes}
+        sizes = {name: size for name, size in texts.items() if size is not None}
+        beyond = [one for one in captured.restrictions if guard_points.is_false_at(one.expression, sizes)]
+        if beyond:
+            raise narrower(beyond, self.request.asked)
 
     def _by_rounds(self, first: CaptureError, examples: Examples) -> Captured:
         """The program with loops that end by data as operators, and small decisions by data as choices of values.
@@ -79,7 +92,8 @@ class Course:
             ways = self.strategies
             if any_data_choice(places):  # a strict capture does not tell which tensors share memory
                 ways = [one for one in ways if one[0] != STRICT]
-            with loops_as_operators(self.request.module, places) as why, choices_of_values(self.request.module, places):
+            module = self.request.module
+            with loops_as_operators(module, places) as why, choices_of_values(module, places) as shared:
                 try:
                     captured = replace(self, strategies=ways)._chosen(examples)
                 except (CaptureError, DynamicShapeError) as another:
@@ -89,6 +103,9 @@ class Course:
                         break
                     error = another
                     continue
+            if shared and writes_in_place(captured.traced):
+                reason = f"`{shared[0]}` gives a name one of two things there, and something is written to in place"
+                break
             args, kwargs = self.request.given
             sizes = assumptions.some_sizes(captured, args, kwargs)
             elsewhere = itertools.chain(of_other_reach(args, kwargs), sizes)

@@ -14,13 +14,21 @@ import copy
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import torch
 
 from batch_export.exporter.capture import decided_lines, size_answers, size_decisions
 from batch_export.exporter.capture.choice_effects import Effects
-from batch_export.exporter.capture.choice_forms import handed_on, is_choice, names_of, statements
+from batch_export.exporter.capture.choice_forms import (
+    attributes,
+    handed_on,
+    is_choice,
+    may_share,
+    names_of,
+    statements,
+)
+from batch_export.exporter.capture.choice_numbers import Uses
 from batch_export.exporter.capture.choice_values import (
     APART,
     AUGMENTED,
@@ -44,17 +52,31 @@ def any_choice(places: Iterable[str]) -> bool:
 
 
 @contextlib.contextmanager
-def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterator[None]:
+def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterator[list[str]]:
     """Within, each such `if` of a model's functions at such lines is a choice.
 
     Args:
         module: the model.
         places: the lines.
+
+    Yields:
+        The functions in which a side gives a name what may share memory with something else: a choice is a copy.
     """
-    with rewritten(
-        decided_lines.written_anew(module, places, _lines, _written_anew), {**size_answers.CALLED, **CALLED}
-    ):
-        yield
+    shared: list[str] = []
+    write = functools.partial(_written_anew, shared=shared)
+    with rewritten(decided_lines.written_anew(module, places, _lines, write), {**size_answers.CALLED, **CALLED}):
+        yield shared
+
+
+def writes_in_place(program: torch.export.ExportedProgram) -> bool:
+    """Whether a program writes to something, which another name of its memory would see."""
+    graphs = [one for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    called = [node.target for graph in graphs for node in graph.graph.nodes if node.op == "call_function"]
+    overloads = [one for one in called if isinstance(one, torch._ops.OpOverload) and one not in _HARMLESS]
+    return any(one._schema.is_mutable for one in overloads)
+
+
+_HARMLESS = (torch.ops.aten.detach_.default,)
 
 
 @functools.lru_cache(maxsize=16)
@@ -87,10 +109,11 @@ def _without_continue(body: list[ast.stmt], only: set[int] | None) -> list[ast.s
     return body
 
 
-def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
-    """A function with its choices at some lines as such; None where there is none."""
+def _written_anew(function: ast.FunctionDef, lines: set[int], shared: list[str]) -> ast.FunctionDef | None:
+    """A function with its choices at some lines as such, and whether values are shared; None where there is none."""
     choices = _Choices(function, lines)
     changed: ast.FunctionDef = choices.visit(function)
+    shared += [function.name] if choices.shares else []
     return changed if choices.count else None
 
 
@@ -104,6 +127,7 @@ class _Choices(ast.NodeTransformer):
         count: how many were written.
         known: names that have values, besides the function's.
         wanted: names that are read behind it, besides the function's.
+        shares: whether a side gives a name what may share memory with something else.
     """
 
     function: ast.FunctionDef
@@ -111,10 +135,12 @@ class _Choices(ast.NodeTransformer):
     count: int = 0
     known: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    shares: bool = False
     _names: list[ast.Name] = field(default_factory=list)
     _parameters: set[str] = field(default_factory=set)
     _in_place: set[str] = field(default_factory=set)
     _counts: bool = False
+    _uses: Uses | None = None
 
     def __post_init__(self) -> None:
         for loop in ast.walk(self.function):
@@ -123,6 +149,7 @@ class _Choices(ast.NodeTransformer):
         self._names = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
         self._parameters = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
         self._in_place = in_place(ast.walk(self.function))
+        self._uses = Uses.of(copy.deepcopy(self.function))
         choices = [one for one in ast.walk(self.function) if isinstance(one, ast.If) and self._is_asked(one)]
         inside = {id(part) for one in choices for part in ast.walk(one)}
         self._counts = all(id(one) in inside for one in ast.walk(self.function) if isinstance(one, ast.AugAssign))
@@ -147,6 +174,8 @@ class _Choices(ast.NodeTransformer):
         if not is_there or self._in_place & (all_given | handed_on(parts)):
             return self.generic_visit(whole)
         self.count += 1
+        values = (one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign))
+        self.shares |= any(map(may_share, values))
         made = self._made(effects, sorted(changed), before, written, self.count)
         return [ast.fix_missing_locations(_at(one, whole)) for one in made]
 
@@ -169,15 +198,23 @@ class _Choices(ast.NodeTransformer):
             choice += [one for each in side for one in self._computed(each, effects)]
             choice += [_line(f"__{own}_{number}_{name}__ = {name}") for name in changed]
         for name in changed:
-            both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {self._counts})"
+            both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {self._kinds(name)})"
             choice.append(_line(f"{name} = {WRITTEN}({kept[name]}, {both})" if name in written else f"{name} = {both}"))
         read = sorted({one.id for part in statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
-        alone = [name for name in sorted(written) if name in kept]
-        others = [name for name in read if name in before and name not in written]
-        check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone and others else []
+        alone = sorted((written & kept.keys()) | effects.containers)
+        made_here = {one.id for part in statements(node) for one in ast.walk(part) if _is_stored(one)} - before
+        others = [name for name in read if name not in (*made_here, *written, *effects.containers)]
+        others += sorted(attributes(statements(node)))
+        check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone else []
         test = ast.parse(f"{BY_DATA}({asked})", mode="eval").body
         plain = ast.If(ast.Name(asked, ast.Load()), copy.deepcopy(node.body), copy.deepcopy(node.orelse))
         return [question, *effects.before, ast.If(test, [*check, *choice], [plain]), *effects.behind]
+
+    def _kinds(self, name: str) -> str:
+        """The kinds of numbers in whose place a name may be a tensor."""
+        if self._uses is None or name.startswith("__"):  # an element of something, with uses of its own
+            return "()"
+        return repr(tuple(kind for kind in self._uses.kinds_of(name) if kind == "bool" or self._counts))
 
     def _computed(self, statement: ast.stmt, effects: Effects) -> list[ast.stmt]:
         """A statement of a side, by which nothing is written to.
@@ -196,7 +233,7 @@ class _Choices(ast.NodeTransformer):
                 own = self.known | effects.begun, self.wanted | effects.names
                 inner = _Choices(self.function, {*_lines_of(statement.test)}, self.count, *own)
                 made = inner.visit_If(copy.deepcopy(statement))
-                self.count = inner.count
+                self.count, self.shares = inner.count, self.shares or inner.shares
                 return made if isinstance(made, list) else [statement]
         return [_computing(statement)]
 
@@ -231,6 +268,10 @@ def _as_place(place: ast.expr) -> ast.expr:
         return place
     parts = [one or ast.Constant(None) for one in (place.lower, place.upper, place.step)]
     return ast.Call(ast.Name("slice", ast.Load()), parts, [])
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _surely(side: Iterable[ast.stmt]) -> set[str]:

@@ -25,6 +25,7 @@ from batch_export.exporter.capture import (
     size_answers,
     size_decisions,
 )
+from batch_export.exporter.capture.choice_numbers import Uses
 from batch_export.exporter.capture.joined_sequences import joining
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.parsed_files import parsed
@@ -119,8 +120,10 @@ class _Loops(ast.NodeTransformer):
     why: list[str]
     count: int = 0
     _read: list[ast.Name] = field(default_factory=list)
+    _uses: Uses = field(init=False)
 
     def __post_init__(self) -> None:
+        self._uses = Uses.of(copy.deepcopy(self.function))
         self._read = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
 
     def visit_While(self, node: ast.While) -> Any:
@@ -192,7 +195,16 @@ class _Loops(ast.NodeTransformer):
         )
         call = ast.Call(
             ast.Name(_ROUNDS, ast.Load()),
-            [ast.Name(name, ast.Load()), goes_on, over or ast.Constant(None), ast.Constant(end is not None), begun],
+            [
+                *(
+                    ast.Name(name, ast.Load()),
+                    goes_on,
+                    over or ast.Constant(None),
+                    ast.Constant(end is not None),
+                    begun,
+                ),
+                ast.parse(repr(tuple(self._uses.kinds_of(one) for one in going)), mode="eval").body,
+            ],
             [],
         )
         last = step if step in behind else "__last_step__"

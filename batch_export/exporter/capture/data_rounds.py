@@ -22,7 +22,12 @@ Round = Callable[..., tuple[Any, tuple[Any, ...]]]
 
 
 def rounds_by_data(
-    one_round: Round, goes_on: Callable[..., Any] | None, steps: range | None, breaks: bool, begun: tuple[Any, ...]
+    one_round: Round,
+    goes_on: Callable[..., Any] | None,
+    steps: range | None,
+    breaks: bool,
+    begun: tuple[Any, ...],
+    kinds: tuple[tuple[str, ...], ...],
 ) -> tuple[Any, ...]:
     """The last step, and what the last round hands on.
 
@@ -32,6 +37,7 @@ def rounds_by_data(
         steps: the steps, as many as there are rounds at the most.
         breaks: whether a round may be the last one whatever `goes_on` says.
         begun: what the first round begins with.
+        kinds: for each of these the kinds of numbers in whose place a tensor may stand.
 
     Raises:
         OneWayOnlyError: something that goes on is no tensor.
@@ -44,8 +50,9 @@ def rounds_by_data(
         if steps is not None and not steps:
             return None, *begun
         ended, values = one_round(None if steps is None else steps[0], *begun)
+        _check_numbers(values, kinds)
     else:
-        values = _like_later_ones(values, one_round)
+        values = _like_later_ones(values, one_round, kinds)
     carried = [_tensor(one) for one in values]
     first = _tensor(0 if steps is None else steps.start + (steps.step if goes_on is None else 0))
 
@@ -114,11 +121,21 @@ def alike(name: str, *given: Any, **options: Any) -> Any:
     return torch.eq(*both).all() if name == "equal" else torch.isclose(*given, **options).all()
 
 
-def _like_later_ones(values: tuple[Any, ...], one_round: Round) -> tuple[Any, ...]:
+def _check_numbers(values: tuple[Any, ...], kinds: tuple[tuple[str, ...], ...]) -> None:
+    """Raises where a number goes on with which something is done that gives something else of a tensor."""
+    for value, own in zip(values, kinds, strict=True):
+        if isinstance(value, (bool, int, float)) and type(value).__name__ not in own:
+            raise OneWayOnlyError(
+                "a number goes on from round to round, and more is done with it than tensors do alike"
+            )
+
+
+def _like_later_ones(values: tuple[Any, ...], one_round: Round, kinds: tuple[tuple[str, ...], ...]) -> tuple[Any, ...]:
     """What goes on, numbers as tensors like those that a round makes of them."""
     if all(isinstance(one, Tensor) for one in values):
         return values
     _, after = one_round(None, *(one.clone() if isinstance(one, Tensor) else one for one in values))
+    _check_numbers(after, kinds)
     return tuple(
         torch.full(later.shape, one, dtype=later.dtype, device=later.device)
         if isinstance(one, (int, float)) and isinstance(later, Tensor)

@@ -92,6 +92,18 @@ def _sizes_at(
     return lambda values: [symbols.value(name, dict(zip(variables, values, strict=True))) for name in names]
 
 
+def is_false_at(expression: object, sizes: Mapping[str, int]) -> bool:
+    """Whether a condition is false at some sizes of its symbols; where it cannot be evaluated, it is not."""
+    names = symbol_names(expression)
+    holds = python_function(expression, names)
+    if holds is None or not sizes.keys() >= set(names):
+        return False
+    try:
+        return not holds(*(sizes[name] for name in names))
+    except (ArithmeticError, NameError, ValueError):
+        return False
+
+
 def holds_where_filled(expression: object) -> bool:
     """Whether a condition is true wherever no axis is empty, as far as it is evaluated; False where it cannot be."""
     names = symbol_names(expression)
