@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 2026-11-22: records have `by_distribution`, models in run.json `allow_nonfinite`, summary.json `stale_exclusions`,
 `nothing_tested` and `by_distribution`; records have `by_ties`, their runs `ties`; all may be missing in older files.
-2026-11-29: run.json of a shard has `matrix.chosen`, records have `seen`; both may be missing likewise.
+2026-11-29: run.json has `matrix.env`, of a shard `matrix.chosen` too, records have `seen`; all may be missing likewise.
 """
 
 Outcome = Literal["pass", "fail", "skip", "xfail", "xpass", "flaky", "missing"]

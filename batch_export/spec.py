@@ -186,6 +186,7 @@ class MatrixSpec:
 
     Attributes:
         chosen: names of all models that were chosen, before a shard took its part of them; empty: `models` are all.
+        env: requirements that all models' environments were given (`matrix.env`); None: a run that does not say.
     """
 
     models: tuple[ModelSpec, ...]
@@ -196,6 +197,7 @@ class MatrixSpec:
     exclude: tuple[Exclusion, ...] = ()
     require_providers: bool = False
     chosen: tuple[str, ...] = ()
+    env: tuple[str, ...] | None = None
 
     @property
     def words(self) -> dict[str, tuple[str, ...]]:

@@ -96,6 +96,40 @@ def _leads_somewhere(path: Path, number: int) -> None:
         path.with_name(f"{path.name}.target").touch()
 
 
+def _opened_unfollowed(flags: int) -> Callable[[Path], int]:
+    def ask(path: Path) -> int:
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | flags)
+        except OSError as error:
+            return error.errno
+        os.close(handle)
+        return 0
+
+    return ask
+
+
+def _beside(ending: str, write: Callable[[Path, int], Any]) -> Callable[[Path, int], Any]:
+    return lambda path, number: write(path.with_name(path.name + ending), number)
+
+
+def _of(ending: str, ask: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    return lambda path: ask(path.with_name(path.name + ending))
+
+
+def _add_to(path: Path) -> int:
+    size = path.stat().st_size
+    with path.open("a") as stream:
+        stream.write("1")
+    return size
+
+
+def _take(path: Path) -> bool:
+    known = path.exists()
+    path.touch()
+    path.unlink()
+    return known
+
+
 def _read_if_no_link(path: Path) -> tuple[str, bool]:
     return path.read_text(), path.is_symlink()
 
@@ -221,6 +255,15 @@ ASKERS: dict[str, Asker] = {
     "islink_of_a_folder": Asker(_folder_becomes_a_link, os.path.islink),
     "islink_of_what_is_read": Asker(_becomes_a_link, _read_if_no_link),
     "islink_in_a_subprocess": Asker(_becomes_a_link, _shell("test -L {} && echo yes")),
+    "opened_if_no_link": Asker(_becomes_a_link, _opened_unfollowed(0)),
+    "opened_if_no_link_to_a_folder": Asker(_folder_becomes_a_link, _opened_unfollowed(os.O_DIRECTORY)),
+    "opened_if_no_link_in_vain": Asker(lambda path, number: None, _opened_unfollowed(0), counts=False),
+    "size_of_a_log": Asker(_beside(".log", _grows), _of(".log", os.path.getsize)),
+    "a_lock_vanishes": Asker(_beside(".lock", _vanishes), _of(".lock", os.path.exists)),
+    "islink_of_a_log": Asker(_beside(".log", _becomes_a_link), _of(".log", os.path.islink)),
+    "size_of_a_log_that_goes_on": Asker(_beside(".log", _grows), _of(".log", _add_to), counts=False),
+    "a_lock_appears": Asker(_beside(".lock", _appears), _of(".lock", os.path.exists), counts=False),
+    "a_lock_that_is_taken": Asker(_beside(".lock", _appears), _of(".lock", _take), counts=False),
     "link_to_nowhere": Asker(_link_to_nowhere, os.path.exists, counts=False),
     "link_now_leads_somewhere": Asker(_leads_somewhere, os.path.exists),
     "where_a_folder_leads": Asker(

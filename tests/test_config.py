@@ -114,6 +114,12 @@ def test_names_globs_and_tags_choose_models_in_order_and_once() -> None:
     assert vision <= set(names)
 
 
+def test_what_environment_the_matrix_gave_its_models_is_known() -> None:
+    given = spec_of("matrix.models=[cnn]", "matrix.env=['torch==2.11.*']").matrix
+    assert given.env == given.models[0].env == ("torch==2.11.*",)
+    assert spec_of("matrix.models=[cnn]").matrix.env == ()
+
+
 def test_a_run_spec_survives_json() -> None:
     spec = spec_of("+sweep=all", "matrix.exclude=[{model: 'b*', opset: 18, reason: slow}]")
     assert spec.matrix.exclude[0].opset == "18"

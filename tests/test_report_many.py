@@ -35,10 +35,16 @@ def model(name: str, skip: str = "") -> ModelSpec:
 WHOLE = ("toys:good", "toys:bad", "toys:none")
 
 
-def spec(*models: ModelSpec, shard: str = "", opset: int = 20, chosen: tuple[str, ...] = WHOLE) -> RunSpec:
+def spec(
+    *models: ModelSpec,
+    shard: str = "",
+    opset: int = 20,
+    chosen: tuple[str, ...] = WHOLE,
+    env: tuple[str, ...] | None = (),
+) -> RunSpec:
     whole = chosen if shard else ()
     return RunSpec(
-        matrix=MatrixSpec(models, (opset,), ("static", "full"), (CPU,), (CORE,), chosen=whole),
+        matrix=MatrixSpec(models, (opset,), ("static", "full"), (CPU,), (CORE,), chosen=whole, env=env),
         runner=RunnerSpec(shard=shard),
         measure=MeasureSpec(),
         tolerances={"float32": Tolerance(1e-4, 1e-3)},
@@ -111,6 +117,60 @@ def test_shards_of_different_lists_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="different lists of models: they have another order"):
         report([*words, str(turned)])
     assert not (tmp_path / "all").exists()
+
+
+def verified(one: ModelSpec, *variants: str, oracle: str = "auto") -> ModelSpec:
+    return replace(one, variants=variants, oracle=oracle)
+
+
+GOOD, BAD = verified(model("toys:good"), "seed1", "zeros"), verified(model("toys:bad"), "seed1", "zeros")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("verify.seeds", spec(verified(BAD, "seed1", "seed2", "zeros"), shard="2/2")),
+        ("verify.special", spec(verified(BAD, "seed1"), shard="2/2")),
+        ("verify.oracle", spec(verified(BAD, "seed1", "zeros", oracle="never"), shard="2/2")),
+        ("matrix.env", spec(replace(BAD, env=("torch==2.11.*",)), shard="2/2", env=("torch==2.11.*",))),
+        ("runner.timeout_s", replace(spec(BAD), runner=RunnerSpec(shard="2/2", timeout_s=3.0))),
+        ("runner.memory_gb", replace(spec(BAD), runner=RunnerSpec(shard="2/2", memory_gb=3.0))),
+        ("runner.threads", replace(spec(BAD), runner=RunnerSpec(shard="2/2", threads=3))),
+        ("runner.retries", replace(spec(BAD), runner=RunnerSpec(shard="2/2", retries=3))),
+        ("runner.allow_flaky", replace(spec(BAD), runner=RunnerSpec(shard="2/2", allow_flaky=True))),
+    ],
+)
+def test_shards_that_were_judged_differently_are_refused(tmp_path: Path, name: str, other: RunSpec) -> None:
+    one = written(tmp_path / "one", spec(GOOD, shard="1/2", chosen=("toys:good", "toys:bad")))
+    matrix = replace(other.matrix, chosen=("toys:good", "toys:bad"))
+    two = written(tmp_path / "two", replace(other, matrix=matrix))
+    with pytest.raises(UsageError, match=rf"two were asked for different things: '{name}' differs\. Next step: merge"):
+        report(["merge", str(one), str(two), "--to", str(tmp_path / "all"), "--partial"])
+    assert not (tmp_path / "all").exists()
+
+
+def test_where_and_how_many_at_once_shards_ran_may_differ(tmp_path: Path) -> None:
+    names = ("toys:good", "toys:bad")
+    one = written(tmp_path / "one", spec(GOOD, shard="1/2", chosen=names))
+    elsewhere = RunnerSpec(shard="2/2", n_jobs=3, engine="dask", address="tcp://there:1", keep_alive="1m")
+    there = replace(spec(verified(BAD, "zeros", "seed1"), shard="2/2", chosen=names), runner=elsewhere, store_path="x")
+    two = written(tmp_path / "two", there)
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+
+
+def test_runs_that_do_not_say_which_environment_they_gave_are_merged_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [replace(one, env=("torch==2.11.*",)) for one in (GOOD, BAD)]
+    one = written(tmp_path / "one", spec(own[0]))
+    two = written(tmp_path / "two", spec(own[1], env=None))
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+    told = capsys.readouterr().err
+    assert f"{two} does not say which requirements matrix.env gave its models" in told
+    assert str(one) not in told
+    bare = written(tmp_path / "bare", spec(BAD, env=None))
+    assert report(["merge", str(one), str(bare), "--to", str(tmp_path / "both")]) == 0
+    assert "matrix.env" not in capsys.readouterr().err, "a model without an environment says that none was given"
 
 
 def test_shards_of_an_older_version_are_merged_with_a_warning(

@@ -207,7 +207,8 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> 
     share = Share(entry["sample"], entry["seed"], shard)
     names = sampled(chosen["models"], groups, share)
     models = model_specs(share.part_of(names), groups)
-    if environment := _environment("matrix.env", entry["env"]):
+    environment = _environment("matrix.env", entry["env"])
+    if environment:
         models = tuple(replace(model, env=replaced(model.env, environment)) for model in models)
     own = groups.own("model")
     for model in models:
@@ -223,6 +224,7 @@ def _matrix(entry: Mapping[str, Any], groups: ConfigGroups, shard: str = "") -> 
         exclude=tuple(_exclusion(index, item) for index, item in enumerate(entry["exclude"])),
         require_providers=entry["require_providers"],
         chosen=tuple(names) if shard else (),
+        env=environment,
     )
 
 

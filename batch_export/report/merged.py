@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
@@ -16,14 +16,13 @@ from batch_export.errors import UsageError
 from batch_export.nouns import counted
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Record
+from batch_export.report.asked_alike import difference, unknown
 from batch_export.report.run_folder import StoredRun
 from batch_export.report.summary import Counts
-from batch_export.spec import MatrixSpec, RunSpec
+from batch_export.spec import RunSpec
 
 _SHOWN = 3
 """Names that a sentence tells."""
-_MAY_DIFFER = ("matrix", "runner", "store_path", "store", "output_path", "overrides", "baseline")
-"""Fields of a run that say where and how it ran, or are compared one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,8 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
     )
     command = shlex.join(word for word in shlex.split(first.run.command) if not _is_shard(word))
     cells = tuple(cell for part in parts for cell in part.run.cells())
-    return Merged(whole, cells, tuple(record for part in parts for record in part.records), command, doubts)
+    records = tuple(record for part in parts for record in part.records)
+    return Merged(whole, cells, records, command, (*doubts, *_unlike_environments(parts)))
 
 
 def added(counts: Iterable[Counts]) -> Counts:
@@ -138,13 +138,25 @@ def _unlike_wholes(parts: Sequence[Part]) -> tuple[str, ...]:
         if other.run.spec.matrix.chosen != spec.matrix.chosen:
             raise UsageError(
                 f"{other.folder} and {part.folder} are shards of different lists of models: "
-                f"{_difference(other.run.spec.matrix.chosen, spec.matrix.chosen)}. Next step: run the shards again "
+                f"{_unlike_names(other.run.spec.matrix.chosen, spec.matrix.chosen)}. Next step: run the shards again "
                 "with the same matrix.models, configs and sample"
             )
     return tuple(doubts)
 
 
-def _difference(one: Sequence[str], other: Sequence[str]) -> str:
+def _unlike_environments(parts: Sequence[Part]) -> tuple[str, ...]:
+    """Returns which of several runs do not say what `matrix.env` was."""
+    if len(parts) == 1:
+        return ()
+    return tuple(
+        f"{part.folder} does not say which requirements matrix.env gave its models (an older version made it); whether "
+        "all runs are of the same is not checked"
+        for part in parts
+        if unknown(part.run.spec)
+    )
+
+
+def _unlike_names(one: Sequence[str], other: Sequence[str]) -> str:
     only = [name for name in one if name not in set(other)], [name for name in other if name not in set(one)]
     told = [
         f"only {'the second' if second else 'the first'} has {', '.join(names[:_SHOWN])}"
@@ -175,13 +187,8 @@ def _is_shard(word: str) -> bool:
 
 
 def _refuse_other(first: Part, part: Part) -> None:
-    asked = ((first.run.spec, part.run.spec, RunSpec), (first.run.spec.matrix, part.run.spec.matrix, MatrixSpec))
-    for one, other, kind in asked:
-        for item in fields(kind):
-            name = item.name
-            if name in _MAY_DIFFER or name in ("models", "chosen") or getattr(one, name) == getattr(other, name):
-                continue
-            raise UsageError(
-                f"{first.folder} and {part.folder} were asked for different things: '{name}' differs. "
-                "Next step: merge shards of one sweep, which differ in runner.shard only"
-            )
+    if found := difference(first.run.spec, part.run.spec):
+        raise UsageError(
+            f"{first.folder} and {part.folder} were asked for different things: {found} differs. "
+            "Next step: merge shards of one sweep, which differ in runner.shard only"
+        )

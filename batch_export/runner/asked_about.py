@@ -14,7 +14,7 @@ from types import ModuleType
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Opened
-from batch_export.sources.asked import ABSENT, How, follows_from_content, without_size
+from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_step, without_size
 from batch_export.sources.module_forms import module_of
 
 
@@ -49,7 +49,7 @@ def states(
     asked: Mapping[tuple[str, How], str],
     opened: Mapping[str, Opened],
     sources: Mapping[str, Digest],
-    name_of: Callable[[str], str | None],
+    name_of: Callable[[str, bool], str | None],
 ) -> tuple[tuple[str, str], ...]:
     """Returns what is to be recorded, sorted by name.
 
@@ -57,7 +57,8 @@ def states(
         asked: what each path was when it was asked about first.
         opened: what was opened, or made: a file that the model wrote is no condition of what it did.
         sources: the names that are recorded with their content.
-        name_of: the name to record for a path; None when it does not count.
+        name_of: the name to record for a path, given whether it is data: it was there, and nobody wrote to it; None
+            when it does not count.
     """
     present = {name.rstrip(os.sep) for name, digest in sources.items() if digest != ABSENT}
     implied = present.union(*map(_folders_of, present))
@@ -68,7 +69,8 @@ def states(
             if note.before is None:
                 continue
             state = without_size(state)
-        name = name_of(path)
+        is_data = of_a_step(state) != ABSENT and (note is None or not note.wrote)
+        name = name_of(path, is_data)
         if name is None or (state == ABSENT and sources.get(name) == ABSENT):
             continue
         if name not in implied or not follows_from_content(state):

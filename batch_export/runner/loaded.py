@@ -205,7 +205,7 @@ class LoadedFiles:
             asked | self._asked,
             self._opened_last,
             self._sources,
-            lambda name: chosen.get(name) or self._names.of_asked(name),
+            lambda name, is_data: chosen.get(name) or self._names.of_asked(name, is_data=is_data),
         )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}

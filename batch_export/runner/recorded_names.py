@@ -50,22 +50,28 @@ class Names:
         """Whether nothing is noted of a path."""
         return path.startswith(self._ignored)
 
-    def may_count(self, name: str, note: Opened | None = None) -> bool:
+    def may_count(self, name: str, note: Opened | None = None, *, is_data: bool = False) -> bool:
         """Whether a path is that of something which is recorded.
 
         Args:
             name: the path.
             note: how it was opened; a lock or a log that was there before and is read alone is data like any other.
+            is_data: whether it was there before and nobody wrote to it, where it was not opened.
         """
         name = without_ways_up(name)
-        if name.endswith(LEFT_BEHIND_SUFFIXES) and not (note is not None and note.is_data()):
+        if name.endswith(LEFT_BEHIND_SUFFIXES) and not (is_data or (note is not None and note.is_data())):
             return False
         if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)
 
-    def of_asked(self, name: str) -> str | None:
-        """The name to record for what was asked about; None outside the roots, where there is too much of it."""
+    def of_asked(self, name: str, *, is_data: bool = False) -> str | None:
+        """The name to record for what was asked about; None outside the roots, where there is too much of it.
+
+        Args:
+            name: the path.
+            is_data: whether it was there before and nobody wrote to it: locks and logs count then.
+        """
         folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
         if file.startswith("<"):
             return None  # generated code has no file, but whoever prints a traceback looks for one
@@ -78,7 +84,7 @@ class Names:
         if (
             f"{path}{os.sep}" in self.prefixes
             or not path.startswith(self.prefixes)
-            or not self.may_count(path)
+            or not self.may_count(path, is_data=is_data)
             or "__pycache__" in path.split(os.sep)
         ):
             return None

@@ -37,6 +37,7 @@ _REPLY = struct.Struct("=QqiI")
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _PATH_BYTES = 4096
+_OPEN_FLAGS_OF_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _OPEN_FLAGS_OF_A_LISTING = getattr(os, "O_DIRECTORY", 0)
 _OPEN_FLAGS_OF_A_NAMELESS_FILE = getattr(os, "O_TMPFILE", 0)
 _ASK, _REWIND = b"?", b"R"
@@ -228,7 +229,13 @@ class Witness:
             self._notes.ask(path, call.does)
         elif flags & _OPEN_FLAGS_OF_A_NAMELESS_FILE == _OPEN_FLAGS_OF_A_NAMELESS_FILE != 0:
             return
-        elif flags & _OPEN_FLAGS_OF_A_LISTING:
+        else:
+            self._open(task, path, flags)
+
+    def _open(self, task: int, path: str, flags: int) -> None:
+        if flags & _OPEN_FLAGS_OF_NO_LINK and os.path.lexists(path):
+            self._notes.ask(path, "link")  # whether it succeeds says whether there is one
+        if flags & _OPEN_FLAGS_OF_A_LISTING:
             self._list(path, task)
             self._notes.ask_links(path)
         else:
