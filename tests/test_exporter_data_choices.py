@@ -128,6 +128,8 @@ def failing_elsewhere(x: Tensor) -> Any:
     for i in range(7):
         if place < 8:
             total = total + x[place]
+        if place < 8 and x[place].sum() > 0:
+            total = total * 2
         if count[i] > 0:
             share = share // count[i] + share % count[i]
     return total, share

@@ -139,6 +139,7 @@ class _Choices(ast.NodeTransformer):
     _names: list[ast.Name] = field(default_factory=list)
     _parameters: set[str] = field(default_factory=set)
     _in_place: set[str] = field(default_factory=set)
+    _outer: set[str] = field(default_factory=set)
     _counts: bool = False
     _uses: Uses | None = None
 
@@ -149,6 +150,8 @@ class _Choices(ast.NodeTransformer):
         self._names = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
         self._parameters = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
         self._in_place = in_place(ast.walk(self.function))
+        outer = (one for one in ast.walk(self.function) if isinstance(one, (ast.Global, ast.Nonlocal)))
+        self._outer = {name for one in outer for name in one.names}
         self._uses = Uses.of(copy.deepcopy(self.function))
         choices = [one for one in ast.walk(self.function) if isinstance(one, ast.If) and self._is_asked(one)]
         inside = {id(part) for one in choices for part in ast.walk(one)}
@@ -171,7 +174,8 @@ class _Choices(ast.NodeTransformer):
         elsewhere = {one.id for one in self._names if not self._is_within(one, whole) and isinstance(one.ctx, ast.Load)}
         changed = (all_given | written) & (elsewhere | before | effects.names | self.wanted)
         is_there = all(name in before or all(name in side for side in given) for name in changed)
-        if not is_there or self._in_place & (all_given | handed_on(parts)):
+        is_elsewhere = not self._outer.isdisjoint(changed)
+        if not is_there or is_elsewhere or self._in_place & (all_given | handed_on(parts)):
             return self.generic_visit(whole)
         self.count += 1
         values = (one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign))
@@ -189,7 +193,7 @@ class _Choices(ast.NodeTransformer):
     ) -> list[ast.stmt]:
         node = effects.node
         asked = f"__asked_{number}__"
-        question = ast.Assign([ast.Name(asked, ast.Store())], size_decisions.as_calls(copy.deepcopy(node.test)))
+        question = ast.Assign([ast.Name(asked, ast.Store())], size_decisions.as_calls(_computing(node.test)))
         choice: list[ast.stmt] = []
         kept = {name: f"__before_{number}_{name}__" for name in changed if name in before}
         choice += [_line(f"{own} = {name}") for name, own in kept.items()]
