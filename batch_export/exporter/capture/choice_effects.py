@@ -48,14 +48,14 @@ class Effects:
             if _is_written_once(node, leaves, target):
                 parts.setdefault(ast.unparse(target), (f"__part_{len(parts)}__", target))
         made = ast.If(node.test, *([_computed(one, joined, parts) for one in side] for side in sides))
-        before = [_line(f"{name} = {PART}({text})") for text, (name, _) in parts.items()]
+        before = [_line(f"{name} = {PART}({text}{_places(target)})") for text, (name, target) in parts.items()]
         behind = [_line(f"{text} = {name}") for text, (name, _) in parts.items()]
         behind += [_line(f"{name}.append({_element(name)})") for name in sorted(joined)]
         begun = frozenset(name for name, _ in parts.values())
         own = frozenset(
             one.id for _, target in parts.values() for one in ast.walk(target) if _is_stored_into(one, target)
         )
-        return cls(ast.copy_location(made, node), begun | {*map(_element, joined)}, begun, own, before, behind)
+        return cls(ast.copy_location(made, node), begun | {*map(_element, joined)}, begun, own | joined, before, behind)
 
 
 def _appended(node: ast.stmt) -> str:
@@ -117,6 +117,13 @@ def _is_written_once(node: ast.If, leaves: Sequence[ast.stmt], target: ast.Subsc
 
 def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _places(target: ast.expr) -> str:
+    """The names in an index, as further arguments."""
+    assert isinstance(target, ast.Subscript)
+    names = {one.id: None for one in ast.walk(target.slice) if isinstance(one, ast.Name)}
+    return "".join(f", {name}" for name in names)
 
 
 def _is_stored_into(node: ast.AST, target: ast.expr) -> TypeGuard[ast.Name]:

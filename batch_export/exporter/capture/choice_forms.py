@@ -33,8 +33,8 @@ _COMPUTING = frozenset(
         *("maximum", "minimum", "max", "min", "amax", "amin", "sum", "mean", "prod", "std", "var", "norm", "normalize"),
         *("softmax", "log_softmax", "cumsum", "dot", "matmul", "mm", "bmm", "mv", "outer", "argmax", "argmin"),
         *("any", "all", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "where"),
-        *("eq", "ne", "lt", "le", "gt", "ge", "cat", "stack", "zeros", "ones", "full", "zeros_like", "ones_like"),
-        *("full_like", "new_zeros", "new_ones", "new_full", "clone", "nan_to_num", "tril", "triu", "roll", "flip"),
+        *("eq", "ne", "lt", "le", "gt", "ge", "cat", "stack", "zeros_like", "ones_like"),
+        *("full_like", "clone", "nan_to_num", "tril", "triu", "roll", "flip"),
     )
 )
 """Functions and methods whose results have memory of their own, and that fail at no numbers."""

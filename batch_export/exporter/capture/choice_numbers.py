@@ -8,7 +8,6 @@ anything.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -54,43 +53,68 @@ class Uses:
             name: its name.
             whole: whether it is a whole one, of which a tensor times a fraction has fewer digits.
         """
-        return all(self._is_of_number(one, whole) for one in self._reads(name))
+        nodes, known = self._reads(name)
+        return all(self._is_of_number(one, whole, known) for one in nodes)
 
-    def are_of_answers(self, name: str, asked: frozenset[str] = frozenset()) -> bool:
-        """Whether a truth value is only asked for, or returned.
+    def are_of_answers(self, name: str) -> bool:
+        """Whether a truth value is only asked for."""
+        nodes, known = self._reads(name)
+        return all(self._is_of_answer(one, known) for one in nodes)
 
-        Args:
-            name: its name.
-            asked: names that have its value, of which that is being found out.
-        """
-        return all(self._is_of_answer(one, asked | {name}) for one in self._reads(name))
-
-    def _reads(self, name: str) -> Iterator[ast.Name]:
-        """The uses of a name, and of names that have its value."""
+    def _reads(self, name: str) -> tuple[list[ast.Name], set[str]]:
+        """The uses of a name and of names that have its value, or a number computed of it, and all of these names."""
         names, known = [name], {name}
-        for one in names:
+        for _ in names:
             for node in ast.walk(self.function):
-                if isinstance(node, ast.Name) and node.id == one and isinstance(node.ctx, ast.Load):
-                    yield node
                 for target, value in _pairs(node):
-                    if self._hands_on(value, known):
+                    if self._is_number(value, known) and any(
+                        _is_read(one) and one.id in known for one in ast.walk(value)
+                    ):
                         given = [each.id for each in ast.walk(target) if _is_stored(each)]
                         names += [each for each in given if each not in known]
                         known.update(given)
+        return [one for one in ast.walk(self.function) if _is_read(one) and one.id in known], known
 
-    @staticmethod
-    def _hands_on(value: ast.expr, known: set[str]) -> bool:
-        """Whether a value is a name's, or arithmetic of such and of numbers, also beside others in a tuple."""
-        values = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
-        plain = (ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.IfExp, ast.operator, ast.unaryop, ast.expr_context)
-        for one in values:
-            parts = [*ast.walk(one.body), *ast.walk(one.orelse)] if isinstance(one, ast.IfExp) else [*ast.walk(one)]
-            is_plain = all(isinstance(part, plain) for part in parts)
-            if is_plain and any(isinstance(part, ast.Name) and part.id in known for part in parts):
+    def _is_number(self, value: ast.expr, known: set[str]) -> bool:
+        """Whether a value is a number, as far as it is told: a name's of those, or computed of numbers alone."""
+        match value:
+            case ast.Name(id=name):
+                return name in known or name in self._numbers
+            case ast.Constant(value=number):
+                return isinstance(number, (int, float))
+            case ast.BinOp(left=left, right=right):
+                return self._is_number(left, known) and self._is_number(right, known)
+            case ast.UnaryOp(operand=operand):
+                return self._is_number(operand, known)
+            case ast.IfExp(body=one, orelse=other):
+                return self._is_number(one, known) or self._is_number(other, known)
+            case ast.Tuple(elts=values) | ast.List(elts=values):
+                return any(self._is_number(one, known) for one in values)
+            case ast.Compare(left=left):
                 return True
-        return False
+            case ast.Call(func=ast.Name(id=called), args=args):
+                return called in _KEEPING and any(self._is_number(one, known) for one in args)
+        return _is_size(value)
 
-    def _is_of_number(self, node: ast.AST, whole: bool) -> bool:
+    @property
+    def _numbers(self) -> set[str]:
+        """Names that are given numbers of Python's: the steps of a loop, sizes, constants."""
+        found: set[str] = set()
+        for node in ast.walk(self.function):
+            match node:
+                case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
+                    found.add(name)
+                case ast.For(
+                    target=ast.Tuple(elts=[ast.Name(id=name), *_]), iter=ast.Call(func=ast.Name(id="enumerate"))
+                ):
+                    found.add(name)
+            for target, value in _pairs(node):
+                if isinstance(target, ast.Name) and (_is_size(value) or _is_constant(value)):
+                    found.add(target.id)
+        return found
+
+    def _is_of_number(self, node: ast.AST, whole: bool, known: set[str]) -> bool:
+        is_tensor, is_exact = False, True
         while True:
             parent = self.parents[id(node)]
             match parent:
@@ -102,6 +126,8 @@ class Uses:
                     is_share = isinstance(kind, ast.Div) and (node is left or isinstance(left, ast.Constant))
                     if not isinstance(kind, _COMPUTING) or (whole and (is_fraction or is_share)):
                         return False
+                    is_tensor |= not self._is_number(other, known)
+                    is_exact &= _is_constant(other) or (isinstance(other, ast.Name) and other.id in known)
                 case ast.UnaryOp(op=ast.USub() | ast.UAdd()) | ast.Tuple() | ast.List():
                     pass
                 case ast.IfExp(test=test):
@@ -117,33 +143,60 @@ class Uses:
                     pass
                 case ast.Compare(ops=kinds):
                     is_order = not any(isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in kinds)
-                    return is_order and self._is_of_answer(parent)
+                    return is_order and (is_exact or not whole) and self._is_of_answer(parent, known)
                 case ast.Subscript(value=value):
                     return node is not value
+                case ast.Assign(targets=targets):
+                    return is_tensor or all(_is_of_names(one) for one in targets)
+                case ast.Return():
+                    return is_tensor
                 case _:
-                    return isinstance(
-                        parent,
-                        (ast.Assign, ast.AugAssign, ast.Return, ast.Slice, ast.BoolOp, ast.If, ast.While, ast.UnaryOp),
-                    )
+                    return isinstance(parent, (ast.AugAssign, ast.Slice, ast.BoolOp, ast.If, ast.While, ast.UnaryOp))
             node = parent
 
-    def _is_of_answer(self, node: ast.AST, asked: frozenset[str] = frozenset()) -> bool:
+    def _is_of_answer(self, node: ast.AST, known: set[str]) -> bool:
         while True:
             parent = self.parents[id(node)]
             match parent:
-                case ast.If() | ast.While() | ast.Return():
+                case ast.If() | ast.While():
                     return True
                 case ast.IfExp(test=test):
                     return node is test
                 case ast.Assign(targets=[ast.Name(id=name)]):
-                    return name in asked or self.are_of_answers(name, asked)
+                    return name in known or self.are_of_answers(name)
                 case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
                     pass
-                case ast.Tuple():
-                    return isinstance(self.parents[id(parent)], ast.Return)
                 case _:
                     return False
             node = parent
+
+
+def _is_size(value: ast.expr) -> bool:
+    """Whether a value is a size by its form."""
+    match value:
+        case ast.Subscript(value=ast.Attribute(attr="shape")):
+            return True
+        case (
+            ast.Call(func=ast.Attribute(attr="size" | "numel" | "dim"))
+            | ast.Call(func=ast.Name(id="len" | "int" | "float"))
+        ):
+            return True
+    return False
+
+
+def _is_constant(value: ast.expr) -> bool:
+    return all(
+        isinstance(one, (ast.Constant, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator)) for one in ast.walk(value)
+    )
+
+
+def _is_of_names(target: ast.expr) -> bool:
+    """Whether an assignment gives nothing but names values."""
+    return all(isinstance(one, (ast.Name, ast.Tuple, ast.List, ast.expr_context)) for one in ast.walk(target))
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _pairs(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,6 +22,8 @@ from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART, READ, DIVIDED = (
     f"__{name}_in_a_choice__" for name in ("by_data", "chosen", "augmented", "written", "apart", "read", "divided")
 )
+SHARED: ContextVar[list[str]] = ContextVar("SHARED")
+"""What holds values that may share memory with others, where a choice is a copy."""
 _NUMBER = "_is_a_number_by_data"
 """An attribute of tensors that stand for numbers: nothing is written to them, as Python writes to no number."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -42,18 +46,19 @@ def _by_data(asked: Any) -> bool:
     return isinstance(asked, Tensor)
 
 
-def _chosen(asked: Tensor, one: Any, other: Any, kinds: Sequence[str]) -> Any:
+def _chosen(asked: Tensor, one: Any, other: Any, kinds: Sequence[str], is_fresh: bool) -> Any:
     """One of two values.
 
     Args:
         asked: whether it is the first.
         one, other: the values.
         kinds: of the numbers in whose place a tensor may stand: what the function does with it gives the same.
+        is_fresh: whether both have memory of their own, of which a choice may be a copy.
     """
     if one is other or _are_same(one, other):
         return one
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-        return tuple(_chosen(asked, *two, kinds) for two in zip(one, other, strict=True))
+        return tuple(_chosen(asked, *two, kinds, is_fresh) for two in zip(one, other, strict=True))
     numbers = [value for value in (one, other) if _is_number(value)]
     if any(_kind(value) not in kinds for value in numbers):
         raise OneWayOnlyError("an `if` gives a name one of two numbers, as the data decide")
@@ -61,9 +66,17 @@ def _chosen(asked: Tensor, one: Any, other: Any, kinds: Sequence[str]) -> Any:
     if first.shape != second.shape or first.dtype != second.dtype:
         raise OneWayOnlyError("an `if` gives a name tensors of two shapes or dtypes, as the data decide")
     made = torch.where(asked.reshape(()).to(torch.bool), first, second)
+    if len(numbers) < 2 and not is_fresh:
+        _note("a name")
     if len(numbers) == 2:
         setattr(made, _NUMBER, True)
     return made
+
+
+def _note(what: str) -> None:
+    """Notes what may share memory; dynamo comes behind a trial in which that was noted."""
+    if not torch.compiler.is_dynamo_compiling():
+        SHARED.get().append(what)
 
 
 def _kind(number: Any) -> str:
@@ -151,14 +164,17 @@ def _written(before: Any, after: Any) -> Any:
     return before.copy_(after)
 
 
-def _part(value: Any) -> Any:
-    """What stands at a place, whatever is written there later."""
+def _part(value: Any, *index: Any) -> Any:
+    """What stands at a place, whatever is written there later; data may say a place that is not there."""
+    if any(isinstance(one, Tensor) for one in index):
+        raise OneWayOnlyError("an `if` on data writes to a place that the data say")
     return value.clone() if isinstance(value, Tensor) else value
 
 
 def _as_part(whole: Any, before: Any, value: Any) -> Any:
     """A value as it would stand at a place: of a tensor with the shape and dtype that it has there."""
     if not isinstance(whole, Tensor):
+        _note("an element of a list or a dict")
         return value
     made = value if isinstance(value, Tensor) else torch.full((), value, dtype=before.dtype, device=before.device)
     return made.to(before.dtype).expand(before.shape)
@@ -169,21 +185,36 @@ def _apart(written: Sequence[Any], read: Sequence[Any]) -> None:
     if torch.compiler.is_dynamo_compiling():  # behind a trial in which it was looked at
         return
     memory = [each for one in written for each in _memory(one)]
-    others = [each for one in read for each in _memory(one)]
+    others = [each for one in read for each in (*_memory(one), *_memory_within(one))]
     if len({*memory}) < len(memory) or not {*memory}.isdisjoint(others):
         raise OneWayOnlyError("an `if` on data writes to something that it reads or writes under another name")
 
 
 def _memory(value: Any) -> list[object]:
-    """What tells whether two values share memory: their tensors' storages, and lists and dicts themselves."""
+    """What tells whether something is written to: a tensor's storage, a list or a dict itself."""
     if isinstance(value, Tensor):
         return [value.untyped_storage()._cdata]
     if isinstance(value, (list, dict)):
-        found = {("a list", id(value)), *(each for one in pytree.tree_leaves(value) for each in _memory(one))}
-        return [*found]
-    if isinstance(value, tuple):
-        return [*{each for one in pytree.tree_leaves(value) for each in _memory(one)}]
-    return []
+        return [("a list", id(value))]
+    if isinstance(value, torch.nn.Module):
+        return [each for one in (*value.parameters(), *value.buffers()) for each in _memory(one)]
+    if value is None or isinstance(value, _KNOWN) or callable(value):
+        return []
+    raise OneWayOnlyError(f"an `if` on data writes to something beside a {type(value).__name__}, which may hold it")
+
+
+_KNOWN = (
+    *(bool, int, float, complex, str, tuple, torch.Size, torch.dtype, torch.device, torch.SymInt, torch.SymFloat),
+    *(ModuleType, slice, range),
+)
+"""Of which nothing is a list, or holds tensors that are not looked at."""
+
+
+def _memory_within(value: Any) -> list[object]:
+    """The same of tensors in lists, tuples and dicts."""
+    if not isinstance(value, (list, tuple, dict)):
+        return []
+    return [each for one in pytree.tree_leaves(value) if isinstance(one, Tensor) for each in _memory(one)]
 
 
 CALLED: Mapping[str, Callable[..., Any]] = {

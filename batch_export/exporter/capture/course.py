@@ -25,7 +25,7 @@ from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
-from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach
+from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, of_unlike_rows
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
@@ -103,12 +103,12 @@ class Course:
                         break
                     error = another
                     continue
-            if shared and writes_in_place(captured.traced):
-                reason = f"`{shared[0]}` gives a name one of two things there, and something is written to in place"
+            if shared and (captured.strategy == BOTH_WAYS or writes_in_place(captured.traced)):
+                reason = f"{shared[0]} is one of two things there, and something may be written to in place"
                 break
             args, kwargs = self.request.given
             sizes = assumptions.some_sizes(captured, args, kwargs)
-            elsewhere = itertools.chain(of_other_reach(args, kwargs), sizes)
+            elsewhere = itertools.chain(of_other_reach(args, kwargs), of_unlike_rows(args, kwargs), sizes)
             assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
             return captured
         if not reason:

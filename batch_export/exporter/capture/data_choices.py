@@ -37,6 +37,7 @@ from batch_export.exporter.capture.choice_values import (
     CHOSEN,
     DIVIDED,
     READ,
+    SHARED,
     WRITTEN,
 )
 from batch_export.exporter.capture.loop_soundness import in_place
@@ -60,12 +61,17 @@ def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterato
         places: the lines.
 
     Yields:
-        The functions in which a side gives a name what may share memory with something else: a choice is a copy.
+        What has been given values that may share memory with something else, of which a choice is a copy.
     """
     shared: list[str] = []
-    write = functools.partial(_written_anew, shared=shared)
-    with rewritten(decided_lines.written_anew(module, places, _lines, write), {**size_answers.CALLED, **CALLED}):
-        yield shared
+    token = SHARED.set(shared)
+    try:
+        with rewritten(
+            decided_lines.written_anew(module, places, _lines, _written_anew), {**size_answers.CALLED, **CALLED}
+        ):
+            yield shared
+    finally:
+        SHARED.reset(token)
 
 
 def writes_in_place(program: torch.export.ExportedProgram) -> bool:
@@ -109,11 +115,10 @@ def _without_continue(body: list[ast.stmt], only: set[int] | None) -> list[ast.s
     return body
 
 
-def _written_anew(function: ast.FunctionDef, lines: set[int], shared: list[str]) -> ast.FunctionDef | None:
-    """A function with its choices at some lines as such, and whether values are shared; None where there is none."""
+def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
+    """A function with its choices at some lines as such; None where there is none."""
     choices = _Choices(function, lines)
     changed: ast.FunctionDef = choices.visit(function)
-    shared += [function.name] if choices.shares else []
     return changed if choices.count else None
 
 
@@ -127,7 +132,6 @@ class _Choices(ast.NodeTransformer):
         count: how many were written.
         known: names that have values, besides the function's.
         wanted: names that are read behind it, besides the function's.
-        shares: whether a side gives a name what may share memory with something else.
     """
 
     function: ast.FunctionDef
@@ -135,7 +139,6 @@ class _Choices(ast.NodeTransformer):
     count: int = 0
     known: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
-    shares: bool = False
     _names: list[ast.Name] = field(default_factory=list)
     _parameters: set[str] = field(default_factory=set)
     _in_place: set[str] = field(default_factory=set)
@@ -178,8 +181,6 @@ class _Choices(ast.NodeTransformer):
         if not is_there or is_elsewhere or self._in_place & (all_given | handed_on(parts)):
             return self.generic_visit(whole)
         self.count += 1
-        values = (one.value for part in parts for one in ast.walk(part) if isinstance(one, ast.Assign))
-        self.shares |= any(map(may_share, values))
         made = self._made(effects, sorted(changed), before, written, self.count)
         return [ast.fix_missing_locations(_at(one, whole)) for one in made]
 
@@ -202,7 +203,8 @@ class _Choices(ast.NodeTransformer):
             choice += [one for each in side for one in self._computed(each, effects)]
             choice += [_line(f"__{own}_{number}_{name}__ = {name}") for name in changed]
         for name in changed:
-            both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {self._kinds(name)})"
+            told = f"{self._kinds(name)}, {name in written or _is_fresh(node, name)}"
+            both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {told})"
             choice.append(_line(f"{name} = {WRITTEN}({kept[name]}, {both})" if name in written else f"{name} = {both}"))
         read = sorted({one.id for part in statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
         alone = sorted((written & kept.keys()) | effects.containers)
@@ -237,7 +239,7 @@ class _Choices(ast.NodeTransformer):
                 own = self.known | effects.begun, self.wanted | effects.names
                 inner = _Choices(self.function, {*_lines_of(statement.test)}, self.count, *own)
                 made = inner.visit_If(copy.deepcopy(statement))
-                self.count, self.shares = inner.count, self.shares or inner.shares
+                self.count = inner.count
                 return made if isinstance(made, list) else [statement]
         return [_computing(statement)]
 
@@ -272,6 +274,15 @@ def _as_place(place: ast.expr) -> ast.expr:
         return place
     parts = [one or ast.Constant(None) for one in (place.lower, place.upper, place.step)]
     return ast.Call(ast.Name("slice", ast.Load()), parts, [])
+
+
+def _is_fresh(node: ast.If, name: str) -> bool:
+    """Whether a name is given values with memory of their own on both sides; a part is copied where it is written."""
+    if name.startswith("__part_"):
+        return True
+    given = [one for part in statements(node) for one in ast.walk(part) if isinstance(one, ast.Assign)]
+    values = [one.value for one in given if any(_is_stored(each) and each.id == name for each in ast.walk(one))]
+    return name in _surely(node.body) & _surely(node.orelse) and not any(map(may_share, values))
 
 
 def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -49,6 +49,30 @@ def of_other_reach(args: Sequence[object], kwargs: Mapping[str, object]) -> Iter
 
         made: Inputs = pytree.tree_map_only(torch.Tensor, scaled, (tuple(args), dict(kwargs)))
         yield f"the example times {reach:g}", made
+
+
+def of_unlike_rows(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[tuple[str, Inputs]]:
+    """Inputs of the example's sizes with far larger fractions, in all rows or in some: they pass most thresholds."""
+    for words, scale in (("times 1e4", _all_rows), ("with every other row times 1e4", _every_other_row)):
+        for sign in (1.0, -1.0):
+            scaled = functools.partial(_scaled, scale=scale, sign=sign)
+            yield f"the example {words}", pytree.tree_map_only(torch.Tensor, scaled, (tuple(args), dict(kwargs)))
+
+
+def _scaled(tensor: torch.Tensor, scale: Callable[[torch.Tensor], torch.Tensor], sign: float) -> torch.Tensor:
+    is_wide = tensor.is_floating_point() and tensor.dtype.itemsize > 2
+    return tensor * scale(tensor).to(tensor.dtype) * sign if is_wide else tensor
+
+
+def _all_rows(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.full((), 1e4)
+
+
+def _every_other_row(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.dim():
+        return torch.ones(())
+    rows = torch.where(torch.arange(tensor.shape[0]) % 2 == 1, 1e4, 1.0)
+    return rows.reshape(-1, *[1] * (tensor.dim() - 1))
 
 
 def one_apart(args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[Inputs]:
