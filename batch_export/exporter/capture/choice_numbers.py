@@ -8,6 +8,7 @@ anything.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -26,16 +27,18 @@ class Uses:
     Attributes:
         function: the function.
         parents: by a node's identity what it is a part of.
+        numbers: names that are given numbers of Python's: the steps of a loop, sizes, constants.
     """
 
     function: ast.FunctionDef
     parents: dict[int, ast.AST]
+    numbers: frozenset[str]
 
     @classmethod
     def of(cls, function: ast.FunctionDef) -> Uses:
         """Those of a function and of those within it."""
         pairs = ((one, parent) for parent in ast.walk(function) for one in ast.iter_child_nodes(parent))
-        return cls(function, {id(one): parent for one, parent in pairs})
+        return cls(function, {id(one): parent for one, parent in pairs}, frozenset(_numbers(function)))
 
     def kinds_of(self, name: str) -> tuple[str, ...]:
         """The kinds of numbers in whose place the name may be a tensor."""
@@ -56,10 +59,15 @@ class Uses:
         nodes, known = self._reads(name)
         return all(self._is_of_number(one, whole, known) for one in nodes)
 
-    def are_of_answers(self, name: str) -> bool:
-        """Whether a truth value is only asked for."""
+    def are_of_answers(self, name: str, asked: frozenset[str] = frozenset()) -> bool:
+        """Whether a truth value is only asked for.
+
+        Args:
+            name: its name.
+            asked: names that are given it, of which that is being found out.
+        """
         nodes, known = self._reads(name)
-        return all(self._is_of_answer(one, known) for one in nodes)
+        return all(self._is_of_answer(one, asked | known) for one in nodes)
 
     def _reads(self, name: str) -> tuple[list[ast.Name], set[str]]:
         """The uses of a name and of names that have its value, or a number computed of it, and all of these names."""
@@ -79,7 +87,7 @@ class Uses:
         """Whether a value is a number, as far as it is told: a name's of those, or computed of numbers alone."""
         match value:
             case ast.Name(id=name):
-                return name in known or name in self._numbers
+                return name in known or name in self.numbers
             case ast.Constant(value=number):
                 return isinstance(number, (int, float))
             case ast.BinOp(left=left, right=right):
@@ -95,23 +103,6 @@ class Uses:
             case ast.Call(func=ast.Name(id=called), args=args):
                 return called in _KEEPING and any(self._is_number(one, known) for one in args)
         return _is_size(value)
-
-    @property
-    def _numbers(self) -> set[str]:
-        """Names that are given numbers of Python's: the steps of a loop, sizes, constants."""
-        found: set[str] = set()
-        for node in ast.walk(self.function):
-            match node:
-                case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
-                    found.add(name)
-                case ast.For(
-                    target=ast.Tuple(elts=[ast.Name(id=name), *_]), iter=ast.Call(func=ast.Name(id="enumerate"))
-                ):
-                    found.add(name)
-            for target, value in _pairs(node):
-                if isinstance(target, ast.Name) and (_is_size(value) or _is_constant(value)):
-                    found.add(target.id)
-        return found
 
     def _is_of_number(self, node: ast.AST, whole: bool, known: set[str]) -> bool:
         is_tensor, is_exact = False, True
@@ -143,7 +134,7 @@ class Uses:
                     pass
                 case ast.Compare(ops=kinds):
                     is_order = not any(isinstance(one, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for one in kinds)
-                    return is_order and (is_exact or not whole) and self._is_of_answer(parent, known)
+                    return is_order and (is_exact or not whole) and self._is_of_answer(parent, frozenset(known))
                 case ast.Subscript(value=value):
                     return node is not value
                 case ast.Assign(targets=targets):
@@ -154,7 +145,7 @@ class Uses:
                     return isinstance(parent, (ast.AugAssign, ast.Slice, ast.BoolOp, ast.If, ast.While, ast.UnaryOp))
             node = parent
 
-    def _is_of_answer(self, node: ast.AST, known: set[str]) -> bool:
+    def _is_of_answer(self, node: ast.AST, known: frozenset[str]) -> bool:
         while True:
             parent = self.parents[id(node)]
             match parent:
@@ -163,12 +154,25 @@ class Uses:
                 case ast.IfExp(test=test):
                     return node is test
                 case ast.Assign(targets=[ast.Name(id=name)]):
-                    return name in known or self.are_of_answers(name)
+                    return name in known or self.are_of_answers(name, known)
                 case ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
                     pass
                 case _:
                     return False
             node = parent
+
+
+def _numbers(function: ast.FunctionDef) -> Iterator[str]:
+    for node in ast.walk(function):
+        match node:
+            case (
+                ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")))
+                | ast.For(target=ast.Tuple(elts=[ast.Name(id=name), *_]), iter=ast.Call(func=ast.Name(id="enumerate")))
+            ):
+                yield name
+        for target, value in _pairs(node):
+            if isinstance(target, ast.Name) and (_is_size(value) or _is_constant(value)):
+                yield target.id
 
 
 def _is_size(value: ast.expr) -> bool:

@@ -3,7 +3,7 @@
 Arrives: lines at which data decide. Leaves: a context in which an `if` there whose sides only give names new values, by
 functions of tensors and arithmetic, gives them what the side that holds gives. So a decision in a loop is one choice in
 each round, where ways through the whole model would be twice as many with each of them. Sides that call the model's own
-code, read places that may not be there, or leave their function stay as they are.
+code or leave their function stay as they are.
 """
 
 from __future__ import annotations
