@@ -166,6 +166,19 @@ def test_a_description_that_is_no_configuration_is_a_model_with_the_reason(world
     assert model.skip.startswith("its description is wrong: model 'toys:wrong': 'inputs.input.dtype' is 'float31'")
 
 
+def test_a_sweep_runs_what_can_be_built_and_skips_the_rest_with_its_reason(
+    world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(world)
+    words = ["matrix.models=['toys:good','toys:raises','toys:wrong']", "matrix.dynamic=[static]"]
+    words += ["measure.enabled=false", "runner.n_jobs=1", f"store.path={world / 'store'}"]
+    assert main(["batch-export", *words]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("toys:")}
+    assert "✓" in rows["toys:good"]
+    for name in ("toys:raises", "toys:wrong"):
+        assert "skip" in rows[name], rows
+
+
 @pytest.mark.parametrize(
     ("pattern", "sentence"),
     [

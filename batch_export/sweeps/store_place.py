@@ -38,7 +38,7 @@ def _of_the_project(spec: RunSpec, configs: Sequence[Path]) -> Iterator[tuple[st
     for folder in configs:
         yield "the config folder", folder
     roots = local_roots()
-    named = {model.target: f"the source of model {model.name}" for model in spec.matrix.models}
+    named = {model.target: f"the source of model {model.name}" for model in spec.matrix.models if model.target}
     named |= {exporter.target: f"the source of exporter {exporter.name}" for exporter in spec.matrix.exporters}
     for target, what in named.items():
         source = find_module(resolve_target(target)[0], roots)
