@@ -6,6 +6,7 @@ model agree at the example inputs and at others of the same sizes; an error that
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, one_apart, other_digits, other_values
-from batch_export.exporter.capture.other_sizes import other_sizes
+from batch_export.exporter.capture.other_sizes import at_numbers, other_sizes
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, tried
 
@@ -24,6 +26,10 @@ _OTHERS = 8
 """Further inputs that a program is run at."""
 _STEP = 3
 """Where axes are free it is run at one of so many other sizes, too."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_NUMBERS = 16
+"""How many of the numbers in a function are taken for sizes, the smallest ones."""
+_LARGEST = 1024
 _ADVICE = "compute with torch.where or torch.cond in place of Python's if, and with tensors in place of .item()"
 
 
@@ -121,6 +127,25 @@ def some_sizes(
     """Inputs at a few other sizes that the program's guards allow, with the words for them."""
     for words, inputs in itertools.islice(other_sizes(captured, args, kwargs), 1, None, _STEP):
         yield f"other sizes ({words})", inputs
+
+
+def sizes_named(
+    captured: Captured, args: tuple[object, ...], kwargs: Mapping[str, object], lines: Iterable[str]
+) -> Iterator[tuple[str, Inputs]]:
+    """Inputs at the sizes that the functions at some lines (`file:line`) name as numbers, with the words for them."""
+    numbers = {number for line in dict.fromkeys(lines) for number in _numbers_at(line)}
+    for words, inputs in at_numbers(captured, args, kwargs, sorted(numbers)[:_NUMBERS]):
+        yield f"other sizes ({words})", inputs
+
+
+def _numbers_at(place: str) -> Iterator[int]:
+    file, _, line = place.rpartition(":")
+    tree = parsed(file)
+    around = [one for one in ast.walk(tree) if isinstance(one, _FUNCTIONS)] if tree and line.isdecimal() else []
+    for one in around:
+        if one.lineno <= int(line) <= (one.end_lineno or one.lineno):
+            values = (part.value for part in ast.walk(one) if isinstance(part, ast.Constant))
+            yield from (value for value in values if type(value) is int and 0 < value <= _LARGEST)
 
 
 def _elsewhere(several: Iterable[tuple[str, Inputs]]) -> Iterator[tuple[str, tuple[object, ...], dict[str, object]]]:

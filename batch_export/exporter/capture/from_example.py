@@ -7,6 +7,7 @@ tried, or the error of the first strategy that says something. Other examples ar
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
+from batch_export.exporter.capture.keyed_sizes import sizes_as_keys
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants
 from batch_export.exporter.capture.memory_overlap import overlap_without_guards
@@ -194,7 +196,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
         elif calls:
             try:
-                taken_so, elsewhere = assumptions.of_call(calls[0]), assumptions.some_sizes(captured, args, kwargs)
+                taken_so, sizes = assumptions.of_call(calls[0]), assumptions.some_sizes(captured, args, kwargs)
+                elsewhere = itertools.chain(sizes, assumptions.sizes_named(captured, args, kwargs, calls))
                 assumptions.check_assertion(name, program, module, args, kwargs, taken_so, elsewhere)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
@@ -251,7 +254,8 @@ def _taking(
     data = data_functions(with_free_forms=not with_lengths) if is_first else contextlib.nullcontext()
     arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
-    ways = (lengths, scans, checks, data, arrays, kinds)
+    keys = sizes_as_keys() if is_first and asked.axes else contextlib.nullcontext()
+    ways = (lengths, scans, checks, data, arrays, kinds, keys)
     with contextlib.ExitStack() as opened:
         is_oblivious = opened.enter_context(sides)
         for way in (*ways, known_constants(), scalar_indices(), overlap_without_guards(), python_numbers()):

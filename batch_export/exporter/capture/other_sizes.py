@@ -274,6 +274,23 @@ def other_sizes(
             yield ", ".join(f"{names[axis]}={size}" for axis, size in sizes.items()), made
 
 
+def at_numbers(
+    captured: Captured, args: Sequence[object], kwargs: Mapping[str, object], numbers: Sequence[int]
+) -> Iterator[tuple[str, Inputs]]:
+    """Inputs at which one free axis has one of some numbers and the others have the example's sizes, with the sizes in
+    words; those that the program's guards allow.
+    """
+    if captured.symbols is None:
+        return
+    resizing = Resizing(captured.traced, captured.symbols, args, kwargs)
+    for axis in resizing.example:
+        for number in numbers:
+            sizes = {**resizing.example, axis: number}
+            made = resizing.at(sizes) if _allowed(captured, captured.symbols, sizes) else None
+            if made is not None:
+                yield f"{captured.axis_names.get(axis, axis)}={number}", made
+
+
 def _root(symbols: Symbols, symbol: str, size: int, known: Mapping[str, int]) -> dict[str, int]:
     """The size of the one name that an axis is asked for as an expression of (`t` of `2*t`), where that is not known.
 

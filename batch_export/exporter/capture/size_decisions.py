@@ -270,7 +270,7 @@ def as_calls(test: ast.expr) -> ast.expr:
             sides = zip([left, *others], kinds, others, strict=False)
             return as_calls(ast.BoolOp(ast.And(), [ast.Compare(one, [kind], [other]) for one, kind, other in sides]))
         case ast.Compare(
-            left=left, ops=[ast.In() | ast.NotIn() as kind], comparators=[ast.Tuple() | ast.List() as right]
+            left=left, ops=[ast.In() | ast.NotIn() as kind], comparators=[ast.Tuple() | ast.List() | ast.Set() as right]
         ):
             among: ast.expr = ast.BoolOp(ast.Or(), [ast.Compare(left, [ast.Eq()], [one]) for one in right.elts])
             return as_calls(among if isinstance(kind, ast.In) else ast.UnaryOp(ast.Not(), among))
