@@ -6,7 +6,10 @@ of it. Runs in the caller's process, which has torch already; the module is left
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +20,8 @@ from torch.utils import _pytree as pytree
 
 from batch_export.axes import all_cases
 from batch_export.calling import exported_inputs
-from batch_export.digest import digest_value
 from batch_export.errors import UsageError
 from batch_export.spec import InputSpec, ModelSpec
-from batch_export.stages.built import built
 from batch_export.stages.model import dynamic_shapes, example_inputs
 from batch_export.stages.probe import example_sizes, examples, free_axes
 from batch_export.stages.probe.trial import Trial, run, signature_of
@@ -44,10 +45,7 @@ def is_program(value: object) -> bool:
 
 def sent_program(name: str, program: torch.export.ExportedProgram, folder: Path) -> str:
     """Writes an exported program; returns the file's path."""
-    digest = digest_value([str(program.graph), built(exported_inputs.as_module(program))])[:12]
-    path = folder / f"{name}_{digest}.pt2"
-    _save(path, program)
-    return str(path.absolute())
+    return str(_saved(folder, f"{name}.pt2", lambda path: torch.export.save(program, path)).absolute())
 
 
 def described_inputs(names: Sequence[str] | None, example: Any, axes: Mapping[str, Mapping[int, str]]) -> Any:
@@ -101,8 +99,8 @@ def sent(module: torch.nn.Module, request: ProbeRequest, folder: Path) -> Probed
         found = free_axes.checked(inputs, sizes, runs, base) if sizes else free_axes.found(inputs, runs, base)
         told = (*filter(None, [known.note]), *found.notes)
         if isinstance(module, torch.jit.ScriptModule):
-            path = folder / f"{name}_{digest_value([built(module), str(module.inlined_graph)])[:12]}.pt"
-            _save(path, module)
+            scripted = module
+            path = _saved(folder, f"{name}.pt", lambda path: torch.jit.save(scripted, path))
             arguments = {"f": str(path.absolute()), "map_location": "cpu"}
             return Probed("", "torch.jit.load", arguments, (), found.leaves, found.axes, notes=told)
         spec = ModelSpec(name, "", {}, found.leaves, found.axes)
@@ -156,23 +154,54 @@ def _is_like(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE * scale, equal_nan=True))
 
 
-def _save(path: Path, made: Any) -> None:
-    """Writes a program whole, unless one of the same content is there, which keeps its bytes and so the keys."""
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part{path.suffix}")
-    if isinstance(made, torch.jit.ScriptModule):
-        torch.jit.save(made, beside)
-    else:
-        torch.export.save(made, beside)
-    beside.replace(path)
+def _saved(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
+    """Writes a program whole, under a name that says what is in it; one of the same content keeps its bytes, and so
+    the keys.
+
+    What is not written down does not arrive in other processes, and nothing else is asked: scripted modules have their
+    attributes in C++, and branches and large constants are in no text of a graph.
+
+    Args:
+        folder: is made where it is not there.
+        name: of the file, without what says what is in it.
+        save: writes it to a path.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    stem, _, suffix = name.rpartition(".")
+    beside = folder / f".{stem}.{os.getpid()}.part.{suffix}"
+    try:
+        save(beside)
+        path = folder / f"{stem}_{_content(beside)[:12]}.{suffix}"
+        if not path.exists():
+            beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+_PIECE = 2**20
+_NOT_CONTENT = (".debug_pkl", "/.data/serialization_id")
+"""Where a scripted module's source was, and a digest of names in the archive, of which its own is one."""
+
+
+def _content(path: Path) -> str:
+    """A digest of what an archive of torch's holds, which does not depend on the archive's own name."""
+    content = hashlib.sha256()
+    with zipfile.ZipFile(path) as archive:
+        for entry in sorted(archive.infolist(), key=lambda one: one.filename):
+            if entry.filename.endswith(_NOT_CONTENT):
+                continue
+            content.update(f"{entry.filename.partition('/')[2]}={entry.file_size}\n".encode())
+            with archive.open(entry) as stream:
+                while piece := stream.read(_PIECE):
+                    content.update(piece)
+    return content.hexdigest()
 
 
 @contextmanager
 def _in_eval_mode(module: torch.nn.Module) -> Iterator[None]:
-    before = {part: part.training for part in module.modules()}
-    if not getattr(module, "keep_training_mode", False):
+    before = {part: part.training for part in module.modules() if hasattr(part, "training")}  # a frozen one has none
+    if before and not getattr(module, "keep_training_mode", False):
         with suppress(NotImplementedError):  # an exported program's module has the mode of its export
             module.eval()
     try:

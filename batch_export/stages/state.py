@@ -31,10 +31,14 @@ class ModuleState:
 
     def restore(self) -> None:
         """Puts the buffers of the snapshot back, the same tensors with the same values."""
+        owners = dict(self._module.named_modules(remove_duplicate=False))
         for name, buffer in self._buffers.items():
             path, _, leaf = name.rpartition(".")
-            owner = self._module.get_submodule(path)
-            value = self._values[name]
+            owner, value = owners[path], self._values[name]
+            if isinstance(owner, torch.jit.ScriptModule):  # gives another tensor of the same memory at each question
+                if not same(getattr(owner, leaf), value):
+                    setattr(owner, leaf, value.clone())
+                continue
             if not same(buffer, value):
                 buffer.data = value.clone()
             if owner._buffers.get(leaf) is not buffer:

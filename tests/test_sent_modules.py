@@ -1,0 +1,133 @@
+"""What `sweep(models=...)` sends to other processes: files under names that say all that is in them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from batch_export.stages import sent_module
+from batch_export.stages.probe_request import ProbeRequest
+from batch_export.stages.state import ModuleState
+from batch_export.sweeps.model_words import request_of
+
+MAKERS = """
+import torch
+
+
+class Scripted(torch.nn.Module):
+    several: list[float]
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.several = [factor]
+        self.register_buffer("kept", torch.ones(3), persistent=False)
+
+    def forward(self, x):
+        return x * self.several[0] + self.kept
+
+
+class Branches(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        factor = self.factor
+        return torch.cond(x.sum() > 0, lambda x: x * factor, lambda x: x - factor, (x,))
+
+
+def scripted(factor):
+    return torch.jit.script(Scripted(factor))
+
+
+def frozen(factor):
+    return torch.jit.freeze(torch.jit.script(Scripted(factor)).eval())
+
+
+def traced(factor):
+    table = torch.full((3, 64), factor)
+
+    class Product(torch.nn.Module):
+        def forward(self, x):
+            return x @ table
+
+    return torch.jit.trace(Product(), torch.ones(2, 3))
+
+
+branches = Branches
+"""
+SEND = """
+import sys
+from pathlib import Path
+import of_makers
+from batch_export.stages import sent_module
+from batch_export.sweeps.model_words import request_of
+made = getattr(of_makers, sys.argv[1])(float(sys.argv[2]))
+found = sent_module.sent(made, request_of("mine", "", ["x=float32[2, 3]"], []), Path("sent"))
+print(Path(found.arguments["f"]).name)
+"""
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> Callable[..., str]:
+    """Sends a module from a process of its own, where names of classes are always the same; gives the file's name."""
+    (tmp_path / "of_makers.py").write_text(MAKERS)
+
+    def name(*words: str) -> str:
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(Path.cwd())])
+        command = [sys.executable, "-W", "ignore", "-c", SEND, *words]
+        made = subprocess.run(
+            command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
+        )
+        return made.stdout.split()[-1]
+
+    return name
+
+
+@pytest.mark.parametrize("maker", ["scripted", "frozen", "traced", "branches"])
+def test_the_name_of_a_file_says_all_that_is_in_it(maker: str, sent: Callable[..., str], tmp_path: Path) -> None:
+    first, other = sent(maker, "2.0"), sent(maker, "3.0")
+    assert first != other
+    before = (tmp_path / "sent" / first).stat()
+    assert sent(maker, "2.0") == first
+    assert (tmp_path / "sent" / first).stat().st_mtime_ns == before.st_mtime_ns, "it keeps its bytes"
+    assert sorted(one.name for one in (tmp_path / "sent").iterdir()) == sorted([first, other])
+
+
+class _Counting(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.BatchNorm1d(3)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps += 1
+        return self.inner(x) * self.steps  # type: ignore[no-any-return]
+
+
+def test_buffers_of_a_scripted_module_are_put_back() -> None:
+    module: Any = torch.jit.script(_Counting().eval())
+    state = ModuleState(module)
+    module(torch.ones(2, 3))
+    assert list(state.changed()) == ["steps"]
+    state.restore()
+    assert int(module.steps) == 0
+    assert not state.changed()
+
+
+def test_what_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch.export, "save", fails)
+    request: ProbeRequest = request_of("mine", "", ["input=float32[2, 3]"], [])
+    with pytest.raises(OSError, match="No space left"):
+        sent_module.sent(torch.nn.Linear(3, 2), request, tmp_path)
+    assert not list(tmp_path.iterdir())
