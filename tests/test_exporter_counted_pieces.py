@@ -118,3 +118,16 @@ def test_what_is_written_anew(source: str) -> None:
     after = ast.unparse(over_places(function))
     wanted = ALIKE[source]
     assert after == before if wanted is None else wanted in after
+
+
+def test_no_rows_are_one_piece_without_any() -> None:
+    """As torch splits them."""
+
+    def of_pieces(x: Tensor) -> Any:
+        state = torch.zeros(3)
+        for piece in x.split(2):
+            state = state * 0.5 + piece.sum(0) + 1
+        return state, torch.stack([piece.sum(0) for piece in torch.split(x, 2)])
+
+    others = [(torch.randn(n, 3),) for n in (0, 1, 2, 4, 7)]
+    export_and_compare(Called(of_pieces), (torch.randn(5, 3),), *others, dynamic_shapes=({0: "n"},))

@@ -142,8 +142,17 @@ def failing_elsewhere(x: Tensor) -> Any:
     return total, share
 
 
+def asked_in_parts(x: Tensor) -> Any:
+    """Parts that only answer, one by one."""
+    total = x.sum(0) * 0
+    for i in range(8):
+        if x[i].sum() < 5 and len(x) > 3 and torch.isfinite(x[i]).all() and not (x[i, 0] > 2 or x[i, 1].item() < -2):
+            total = total + x[i].add(1) + [x[0], x[1]][i % 2].mul(2)
+    return total
+
+
 @pytest.mark.parametrize(
-    "function", first(2, [summed, failing_elsewhere, in_place, appended, bisected, swapped, written])
+    "function", first(2, [asked_in_parts, summed, failing_elsewhere, in_place, appended, bisected, swapped, written])
 )
 def test_both_sides_are_what_eager_gives(function: Callable[[Tensor], Any]) -> None:
     export_and_compare(Called(function), EXAMPLE, *OTHERS)
@@ -257,7 +266,105 @@ def written_by_another_name(x: Tensor) -> Any:
     return y, z
 
 
+def of_a_later_line(x: Tensor) -> Any:
+    """A value of the round before, of a name that gets its first one below."""
+    total = x.sum() * 0
+    for i in range(8):
+        if i > 0:  # noqa: SIM102
+            if x[i].max() > 1000:
+                total = total + best  # noqa: F821
+                best = x[i].max()
+        if i == 0:
+            best = x[0].max()  # noqa: F841
+    return total
+
+
+def of_eight_bits(x: Tensor) -> Any:
+    """A number times a tensor of one element, which goes round at 128."""
+    factor, small = 1, x.to(torch.int8)
+    found = torch.zeros_like(small[:, 0])
+    for i in range(8):
+        if x[i].max() > 1000:
+            factor = 3
+        found[i] = small[i, 0] * factor // 2
+    return found
+
+
+def of_a_digit(x: Tensor) -> Any:
+    """A fraction beside a tensor of one element, of which it has the digits."""
+    more, found = 1.0, torch.zeros_like(x[:, 0])
+    for i in range(8):
+        if x[i].max() > 1000:
+            more = 1e8 + 0.5
+        found[i] = (x[i, 0] + more) - more
+    return found
+
+
+def taken_on_the_way(x: Tensor) -> Any:
+    """What is asked takes something from a list, but not where the first part says no."""
+    total, rows = x.sum(0) * 0, list(x.unbind(0))
+    for i in range(8):
+        if x[i].max() < 1000 and rows.pop().sum() != 77:
+            total = total + x[i]
+    return total, len(rows) * x
+
+
+def written_on_the_way(x: Tensor) -> Any:
+    y, total = x * 1, x.sum(0) * 0
+    for i in range(8):
+        if x[i].max() < 1000 and y.add_(1).sum() != 77:
+            total = total + x[i]
+    return total, y
+
+
+def with_a_second_name(x: Tensor) -> Any:
+    """A number of rounds by data has another name when it is added to."""
+    count, rest = 0, x.abs().sum()
+    while rest > 20:
+        rest = rest - 5
+        count = count + 1
+    before = count
+    for i in range(8):
+        if x[i].max() > 1000:
+            count += 1
+    return x + before, x * count
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, value: Tensor) -> Tensor:
+        self.count += 1
+        return value + self.count
+
+
+def of_its_own(x: Tensor) -> Any:
+    """A method of the model's own, of a name that tensors have, too."""
+    tally, total = Tally(), x[0]
+    for i in range(8):
+        if x[i].max() > 1000:
+            total = total + tally.add(x[i])
+    return total
+
+
+def of_a_list_of_its_own(x: Tensor) -> Any:
+    tallies, total = [Tally(), Tally()], x[0]
+    for i in range(8):
+        if x[i].max() > 1000:
+            total = total + tallies[i % 2].add(x[i])
+    return total
+
+
 REFUSED = [
+    of_a_later_line,
+    of_eight_bits,
+    of_a_digit,
+    taken_on_the_way,
+    written_on_the_way,
+    with_a_second_name,
+    of_its_own,
+    of_a_list_of_its_own,
     of_powers,
     read_by_another_name,
     written_by_another_name,

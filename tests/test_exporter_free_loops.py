@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import warnings
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from exporting import export_and_compare
 from rarer import first
 from torch.utils import _pytree as pytree
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 from batch_export.exporter.capture.loop_rewriting import with_rounds
 
@@ -178,6 +179,33 @@ def _from_the_end(x: torch.Tensor) -> torch.Tensor:
     return h
 
 
+def _read_by_a_function(x: torch.Tensor) -> torch.Tensor:
+    """Of what a round changes, a function that was made before has the name."""
+    h, weight = torch.zeros(x.shape[0], 3), torch.ones(3)
+
+    def cell(state: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        return state * weight + row
+
+    for t in range(x.shape[1]):
+        h = cell(h, x[:, t])
+        weight = weight * 0.9
+    return h
+
+
+def _read_by_a_class(x: torch.Tensor) -> torch.Tensor:
+    memory = torch.zeros(x.shape[0], 3)
+
+    class Reader:
+        def __call__(self, row: torch.Tensor) -> torch.Tensor:
+            return memory * 0.5 + row
+
+    read, found = Reader(), []
+    for row in x.unbind(1):
+        found.append(read(row))
+        memory = memory + row
+    return torch.stack(found)
+
+
 class Looping(torch.nn.Module):
     def __init__(self, loop: Callable[[torch.Tensor], object]) -> None:
         super().__init__()
@@ -189,7 +217,13 @@ class Looping(torch.nn.Module):
 
 @pytest.mark.parametrize(
     "loop",
-    first(4, [_left, _written_behind, _known_elsewhere, _growing, _kept_slices, _read_by_a_view, _from_the_end]),
+    first(
+        4,
+        [
+            *(_left, _read_by_a_function, _written_behind, _known_elsewhere, _growing, _kept_slices),
+            *(_read_by_a_view, _read_by_a_class, _from_the_end),
+        ],
+    ),
 )
 def test_other_loops_count_with_the_examples_size(loop: Callable[[torch.Tensor], object]) -> None:
     given = (torch.randn(2, 4, 3),)
@@ -431,3 +465,35 @@ def test_the_larger_of_two_sizes_in_a_round_is_no_smaller_one() -> None:
     """Dynamo asks whether a function is `max`, and takes any other for `min`."""
     more = [(torch.randn(b, t, 3),) for b, t in ((1, 2), (2, 3), (5, 1), (4, 6))]
     export_and_compare(Looping(_of_sizes_in_rounds), (torch.randn(3, 4, 3),), *more, dynamic_shapes=({0: "b", 1: "t"},))
+
+
+class _Held:
+    weight: torch.Tensor
+
+
+def _held_by_an_object(x: torch.Tensor) -> torch.Tensor:
+    held, weight = _Held(), torch.ones(3)
+    held.weight = weight
+    h = torch.zeros(x.shape[0], 3)
+    for t in range(x.shape[1]):
+        h = h + x[:, t] * held.weight
+        weight *= 0.9
+    return h
+
+
+def _held_by_a_partial_function(x: torch.Tensor) -> torch.Tensor:
+    weight = torch.ones(3)
+    times, h = functools.partial(torch.mul, weight), torch.zeros(x.shape[0], 3)
+    for t in range(x.shape[1]):
+        h = h + times(x[:, t])
+        weight *= 0.9
+    return h
+
+
+@pytest.mark.parametrize("loop", first(1, [_held_by_an_object, _held_by_a_partial_function]))
+def test_a_loop_that_is_not_what_its_operator_does_is_refused(loop: Callable[[torch.Tensor], object]) -> None:
+    """What is written to in a round is held by something that is no name."""
+    given = (torch.randn(2, 4, 3),)
+    with pytest.raises(CaptureError, match="is no operator of the file: at the example inputs output 0 differs"):
+        export(Looping(loop), given, dynamic_shapes=({0: "b", 1: "n"},))
+    export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))

@@ -162,6 +162,35 @@ def test_a_dtype_that_goes_by_the_size_is_a_limit(function: Callable[[Tensor], A
     )
 
 
+ELEMENTS: list[Callable[[Tensor], Any]] = [
+    lambda x: x - max(x),
+    lambda x: x * min(x[0], x[1]) - max([x[1], x[0], x[2]]),
+    lambda x: x - max(row * 2 for row in x),
+    lambda x: (x * max(0.0, x[1]), x * max(x[1], 0.0), x * min(max(x[0], 0), 4)),
+    lambda x: x - max(x.tolist()),
+    lambda x: x * max(float(x[0]), float(x[1]), 0.5),
+]
+
+
+@pytest.mark.parametrize("function", first(2, ELEMENTS))
+def test_the_largest_of_elements_is_the_one_that_python_keeps(function: Callable[[Tensor], Any]) -> None:
+    """Which is the first one where the other is NaN, or it is."""
+    nan = float("nan")
+    others = [torch.tensor(one) for one in ([3.0, nan, 2.0, 5.0], [nan, 3.0, 2.0, -5.0], [-1.0, -3.0, -2.0, nan])]
+    export_and_compare(Called(function), (torch.randn(4),), *((one,) for one in others))
+
+
+def test_an_element_that_is_written_to_is_the_tensors_own() -> None:
+    def written(x: Tensor) -> Any:
+        y = x.clone()
+        largest = max(y[0], y[1])
+        largest += 1
+        return y
+
+    with pytest.raises(CaptureError, match="is not the model"):
+        export(Called(written), (torch.randn(4),))
+
+
 def _by_data(k: Tensor) -> Tensor:
     return torch.arange(3) * max(k.item(), 1.5)
 

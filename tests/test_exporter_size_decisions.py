@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from exporting import Called, assert_same
 from rarer import first
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
@@ -238,12 +241,67 @@ def of_a_shape(x: Tensor) -> Tensor:
     return x * 2 if x.shape == (3, 8, 4) else x
 
 
-FORMS = [by_a_function, by_names, among, of_any, between, by_length, of_a_shape]
+def by_a_part(x: Tensor) -> Tensor:
+    """What `or` and `and` give is a number itself."""
+    n = x.size(1)
+    step = n % 4 or 4
+    odd = n % 2 and n
+    missing = -n % 3 or 3
+    return F.pad(x * odd, (0, 0, 0, missing))[:, :step]
+
+
+def by_what_is_only_asked(x: Tensor) -> Tensor:
+    long = x.size(1) > 4 or None
+    return x * 2 if long else x
+
+
+def within_a_set(x: Tensor) -> Tensor:
+    return x * 2 if x.size(1) in {5, 8} else x
+
+
+FORMS = [
+    by_a_part,
+    by_what_is_only_asked,
+    within_a_set,
+    by_a_function,
+    by_names,
+    among,
+    of_any,
+    between,
+    by_length,
+    of_a_shape,
+]
 
 
 @pytest.mark.parametrize("function", first(4, FORMS), ids=lambda one: one.__name__)
 def test_questions_asked_in_other_words(function: Callable[[Tensor], Tensor]) -> None:
     is_right_at_all_sizes(function, 5)
+
+
+def _of_a_helper(x: Tensor) -> Any:
+    def step() -> int:
+        return x.size(1) % 3 or 8
+
+    return x * step()
+
+
+def _of_a_text(x: Tensor) -> Any:
+    step: Any = x.size(1) % 3 or "none"
+    return x if step == "none" else x * 2
+
+
+def _of_a_tensor(x: Tensor) -> Any:
+    part = x.size(1) > 4 and x[:, :4]
+    return x if part is False else part
+
+
+@pytest.mark.parametrize("function", [_of_a_helper, _of_a_text, _of_a_tensor], ids=lambda one: one.__name__)
+def test_a_part_that_is_no_truth_value_is_not_taken_for_one(function: Callable[[Tensor], Any]) -> None:
+    """It is a limit, which is refused or said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        with pytest.raises((DynamicShapeError, ExportWarning), match="only while"):
+            export(Called(function), (torch.randn(2, 5, 4),), dynamic_shapes=({0: "b", 1: "n"},))
 
 
 class Layer(torch.nn.Module):

@@ -84,6 +84,14 @@ def test_functions_of_one_argument(dtype: torch.dtype) -> None:
     check(STABLE, (torch.tensor(NUMBERS, dtype=torch.float64).to(dtype),))
 
 
+@pytest.mark.parametrize("other", [torch.tensor([3, -1, 0]), torch.tensor([0.5, -1.0, NAN])], ids=["int", "float"])
+def test_the_larger_of_a_truth_value_and_a_number(other: torch.Tensor) -> None:
+    check(
+        {"fmax": torch.fmax, "fmin": torch.fmin, "turned": lambda a, b: torch.fmax(b, a)},
+        (torch.tensor([True, False, True]), other),
+    )
+
+
 PAIRS: dict[str, Function] = {
     **{name: getattr(torch, name) for name in ("logaddexp", "logaddexp2", "atan2", "copysign", "hypot", "xlogy")},
     **{name: getattr(torch, name) for name in ("maximum", "minimum", "fmax", "fmin", "heaviside", "isclose")},

@@ -20,7 +20,7 @@ from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, o
 from batch_export.exporter.capture.other_sizes import at_numbers, other_sizes
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.strategies import Assumption
-from batch_export.exporter.capture.trial import Outcome, is_fake, tried
+from batch_export.exporter.capture.trial import Outcome, is_fake, share_apart, tried
 
 _OTHERS = 8
 """Further inputs that a program is run at."""
@@ -182,6 +182,51 @@ def check_both_ways(
                 f"chooses by {' and '.join(decisions[:3]) or 'nothing'}",
                 next_step=_ADVICE,
             )
+
+
+def difference(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    elsewhere: Iterable[tuple[str, Inputs]] = (),
+) -> str:
+    """Returns in what a program is not the model, at the example inputs and at further ones; nothing where it is.
+
+    What is a share of the numbers of 1e-3 at the most may be roundings of many rounds. Where torch cannot run the
+    program nothing is said of it: not all that a file may be is one of its programs.
+    """
+    if is_fake(module, args, kwargs):
+        return ""
+    as_module = program.module(check_guards=False)
+    for where, given, keywords in itertools.chain([("the example inputs", args, kwargs)], _elsewhere(elsewhere)):
+        trial = tried(as_module, module, given, keywords)
+        if trial.outcome is Outcome.DIFFERS and share_apart(as_module, module, given, keywords) > _SHARE:
+            return f"at {where} {trial.problem}"
+    return ""
+
+
+_SHARE = 1e-3
+
+
+def check_rounds(
+    program: torch.export.ExportedProgram,
+    module: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    elsewhere: Iterable[tuple[str, Inputs]] = (),
+) -> None:
+    """Runs a program with loops as operators, and the model: what a round reads in other ways than by names is not seen
+    where loops are written anew.
+
+    Raises:
+        CaptureError: where the model runs, and the program does not or gives something else.
+    """
+    if problem := difference(program, module, args, kwargs, elsewhere):
+        raise CaptureError(
+            f"a loop of the model over a free size is no operator of the file: {problem}",
+            next_step="hand what a round changes to the functions that read it, in place of reading it by another name",
+        )
 
 
 def of_assertions(program: torch.export.ExportedProgram) -> Assumption | None:

@@ -57,11 +57,38 @@ def is_choice(node: ast.If) -> bool:
     node = Effects.of(node).node
     parts = [*statements(node)]
     inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in statements(one)]
-    is_told = any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in ast.walk(node.test))
-    if is_told or not all(map(_is_plain, parts)) or names_of(inner, ast.AugAssign):
+    if not _is_asked_alone(node.test) or not all(map(_is_plain, parts)) or names_of(inner, ast.AugAssign):
         return False
     given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
     return bool(given | written) and not given & written
+
+
+_ASKING = frozenset(("item", "tolist", "numel", "nelement", "equal", "allclose", "isclose", "is_floating_point", "get"))
+"""Functions and methods that do nothing but answer, besides those that compute."""
+_ANSWERING = frozenset(("abs", "all", "any", "bool", "float", "int", "isinstance", "len", "max", "min", "round", "sum"))
+"""The same of Python's own."""
+
+
+def _is_asked_alone(test: ast.expr) -> bool:
+    """Whether nothing is done by what an `if` asks that Python would not do: each part of `a and b` is worked out."""
+    nodes = [*ast.walk(test)]
+    if any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in nodes):
+        return False
+    is_one = not any(isinstance(one, (ast.BoolOp, ast.IfExp)) or _is_chain(one) for one in nodes)
+    return is_one or all(_answers(one) for one in nodes if isinstance(one, ast.Call))
+
+
+def _is_chain(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and len(node.ops) > 1
+
+
+def _answers(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Attribute(attr=name):
+            return name in _ASKING | _COMPUTING | _TURNING
+        case ast.Name(id=name):
+            return name in _ANSWERING
+    return False
 
 
 def statements(node: ast.If) -> Iterator[ast.AST]:
@@ -121,6 +148,21 @@ def attributes(parts: Iterable[ast.AST]) -> set[str]:
     called = {id(one.func) for one in nodes if isinstance(one, ast.Call)}
     found = (one for one in nodes if isinstance(one, ast.Attribute) and id(one) not in called)
     return {ast.unparse(one) for one in found if all(isinstance(each, _OF_NAMES) for each in ast.walk(one))}
+
+
+def called_of(parts: Iterable[ast.AST]) -> set[tuple[str, str]]:
+    """What methods and functions are called of, as source, with their names; of Python's own with no name.
+
+    `x` of `x.add(1)` and of `x[0].add(1)`, `F` of `F.relu(x)`, `max` of `max(x, y)`.
+    """
+    found: set[tuple[str, str]] = set()
+    for call in (one for part in parts for one in ast.walk(part) if isinstance(one, ast.Call)):
+        of, name = (call.func.value, call.func.attr) if isinstance(call.func, ast.Attribute) else (call.func, "")
+        while isinstance(of, ast.Subscript):
+            of = of.value
+        if all(isinstance(each, _OF_NAMES) for each in ast.walk(of)) and ast.unparse(of) != AS_PART:
+            found.add((ast.unparse(of), name))
+    return found
 
 
 _OF_NAMES = (ast.Attribute, ast.Name, ast.expr_context)

@@ -57,7 +57,7 @@ class Uses:
             whole: whether it is a whole one, of which a tensor times a fraction has fewer digits.
         """
         nodes, known = self._reads(name)
-        return all(self._is_of_number(one, whole, known) for one in nodes)
+        return not self._is_written_beside(known) and all(self._is_of_number(one, whole, known) for one in nodes)
 
     def are_of_answers(self, name: str, asked: frozenset[str] = frozenset()) -> bool:
         """Whether a truth value is only asked for.
@@ -82,6 +82,35 @@ class Uses:
                         names += [each for each in given if each not in known]
                         known.update(given)
         return [one for one in ast.walk(self.function) if _is_read(one) and one.id in known], known
+
+    def _is_written_beside(self, known: set[str]) -> bool:
+        """Whether a number gets a second name, or a place in a list, and `+=` follows, which writes to a tensor.
+
+        What is given constants and changed by `+=` alone is known as a number.
+        """
+        parts = [*ast.walk(self.function)]
+        written = (one.target for one in parts if isinstance(one, ast.AugAssign))
+        if not any(isinstance(one, ast.Name) and one.id in known for one in written):
+            return False
+        given = [value for one in parts for target, value in _pairs(one) if _names_of(target) & known]
+        if all(_is_constant(one) or (isinstance(one, ast.Name) and one.id in known) for one in given):
+            return False
+        return any(_is_read(one) and one.id in known and self._is_handed_on(one) for one in parts)
+
+    def _is_handed_on(self, node: ast.AST) -> bool:
+        """Whether a name's value itself is given to something, as it is."""
+        while isinstance(parent := self.parents[id(node)], (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred)):
+            node = parent
+        match parent:
+            case ast.Assign() | ast.NamedExpr() | ast.AnnAssign() | ast.keyword():
+                return True
+            case ast.Call(func=ast.Name(id=called)):
+                return called not in _KEEPING | _ASKING
+            case ast.Call(func=called):
+                return node is not called and _root(called) not in _MODULES
+            case ast.IfExp(test=test):
+                return node is not test
+        return isinstance(parent, ast.BoolOp)
 
     def _is_number(self, value: ast.expr, known: set[str]) -> bool:
         """Whether a value is a number, as far as it is told: a name's of those, or computed of numbers alone."""
@@ -197,6 +226,10 @@ def _is_constant(value: ast.expr) -> bool:
 def _is_of_names(target: ast.expr) -> bool:
     """Whether an assignment gives nothing but names values."""
     return all(isinstance(one, (ast.Name, ast.Tuple, ast.List, ast.expr_context)) for one in ast.walk(target))
+
+
+def _names_of(target: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(target) if _is_stored(one)}
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:

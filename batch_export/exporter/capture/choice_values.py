@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -17,15 +17,16 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.choice_effects import AS_PART, PART
+from batch_export.exporter.capture.data_rounds import NUMBER
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
+from batch_export.exporter.capture.guard_sources import is_users
 
-BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART, READ, DIVIDED = (
-    f"__{name}_in_a_choice__" for name in ("by_data", "chosen", "augmented", "written", "apart", "read", "divided")
+BY_DATA, CHOSEN, AUGMENTED, WRITTEN, APART, READ, DIVIDED, COMPUTED = (
+    f"__{name}_in_a_choice__"
+    for name in ("by_data", "chosen", "augmented", "written", "apart", "read", "divided", "computed")
 )
 SHARED: ContextVar[list[str]] = ContextVar("SHARED")
 """What holds values that may share memory with others, where a choice is a copy."""
-_NUMBER = "_is_a_number_by_data"
-"""An attribute of tensors that stand for numbers: nothing is written to them, as Python writes to no number."""
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
@@ -69,7 +70,7 @@ def _chosen(asked: Tensor, one: Any, other: Any, kinds: Sequence[str], is_fresh:
     if len(numbers) < 2 and not is_fresh:
         _note("a name")
     if len(numbers) == 2:
-        setattr(made, _NUMBER, True)
+        setattr(made, NUMBER, True)
     return made
 
 
@@ -86,7 +87,7 @@ def _kind(number: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) or getattr(value, _NUMBER, False)
+    return isinstance(value, (int, float)) or getattr(value, NUMBER, False)
 
 
 def _are_same(one: Any, other: Any) -> bool:
@@ -126,8 +127,8 @@ def _augmented(kind: str, value: Any, other: Any) -> Any:
         raise OneWayOnlyError("an `if` on data changes something by an operator that is not followed")
     made = _divided(kind, value, other) if kind in _DIVISIONS else _OPERATORS[kind](value, other)
     if _is_number(value) and _is_number(other) and isinstance(made, Tensor):
-        setattr(made, _NUMBER, True)
-    if not isinstance(value, Tensor) or getattr(value, _NUMBER, False):
+        setattr(made, NUMBER, True)
+    if not isinstance(value, Tensor) or getattr(value, NUMBER, False):
         return made
     if made.shape != value.shape:
         raise OneWayOnlyError("an `if` on data writes to a tensor of another shape")
@@ -159,7 +160,7 @@ def _read(whole: Any, *index: Any) -> Any:
 
 def _written(before: Any, after: Any) -> Any:
     """What stands for the name behind the `if`: a tensor itself, which has got the new numbers."""
-    if not isinstance(before, Tensor) or getattr(before, _NUMBER, False):
+    if not isinstance(before, Tensor) or getattr(before, NUMBER, False):
         return after
     return before.copy_(after)
 
@@ -188,6 +189,30 @@ def _apart(written: Sequence[Any], read: Sequence[Any]) -> None:
     others = [each for one in read for each in (*_memory(one), *_memory_within(one))]
     if len({*memory}) < len(memory) or not {*memory}.isdisjoint(others):
         raise OneWayOnlyError("an `if` on data writes to something that it reads or writes under another name")
+
+
+def _computed(called: Sequence[tuple[Any, str]]) -> None:
+    """Ends a capture in which a side calls something of the model's own, which may do more than compute.
+
+    Args:
+        called: what methods and functions are called of, with their names; of a name alone, itself.
+    """
+    for of, name in called:
+        function = getattr(of, name, None) if isinstance(of, ModuleType) else of if not name else None
+        inner = getattr(function, "__wrapped__", function)
+        is_own = isinstance(inner, FunctionType) and is_users(inner.__code__.co_filename)
+        is_known = isinstance(of, (Tensor, ModuleType, *_NUMBERS)) or not name or _is_of_tensors(of)
+        if is_own or not is_known or isinstance(function, torch.nn.Module):
+            raise OneWayOnlyError("an `if` on data calls something of the model's own, which may do more than compute")
+
+
+_NUMBERS = (bool, int, float, torch.SymInt, torch.SymFloat, torch.Size)
+
+
+def _is_of_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict)) and all(
+        isinstance(one, (Tensor, *_NUMBERS)) for one in pytree.tree_leaves(value)
+    )
 
 
 def _memory(value: Any) -> list[object]:
@@ -225,6 +250,7 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     APART: _apart,
     READ: _read,
     DIVIDED: _divided,
+    COMPUTED: _computed,
     PART: _part,
     AS_PART: _as_part,
 }

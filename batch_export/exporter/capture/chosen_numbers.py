@@ -99,6 +99,12 @@ class _Choices(ast.NodeTransformer):
                 return self._made(node, made)
         return node
 
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """`name = a or b` of numbers, which is `a if a else b`."""
+        if isinstance(node.value, ast.BoolOp) and all(map(_is_number, node.value.values)):
+            node.value = _as_choice(node.value)
+        return self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if question: name = a`, and `else: name = b` where it has that."""
         if (named := _named_first(node.test)) is not None:
@@ -238,6 +244,17 @@ class _Choices(ast.NodeTransformer):
         return self._made(
             node, ast.Call(ast.Name(choice_calls.CHOSEN, ast.Load()), [_questions(asked), then, other], [])
         )
+
+
+def _as_choice(joined: ast.BoolOp) -> ast.expr:
+    """`a or b` as `a if a else b`, and `a and b` as `b if a else a`, from the last one on."""
+    first, *rest = joined.values
+    if not rest:
+        return first
+    other = _as_choice(ast.copy_location(ast.BoolOp(joined.op, rest), joined))
+    either = (first, other) if isinstance(joined.op, ast.Or) else (other, first)
+    made = ast.IfExp(copy.deepcopy(first), *map(copy.deepcopy, either))
+    return ast.fix_missing_locations(ast.copy_location(made, joined))
 
 
 def _name_of(statement: ast.stmt) -> str:

@@ -25,6 +25,7 @@ from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
 from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
+from batch_export.exporter.capture.numbers_beside import give_another_dtype
 from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, of_unlike_rows
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
@@ -105,6 +106,9 @@ class Course:
                     continue
             if shared and (captured.strategy == BOTH_WAYS or writes_in_place(captured.traced)):
                 reason = f"{shared[0]} is one of two things there, and something may be written to in place"
+                break
+            if give_another_dtype(captured.traced):
+                reason = "a number that the data say gives another dtype than Python's beside tensors of one element"
                 break
             args, kwargs = self.request.given
             sizes = assumptions.some_sizes(captured, args, kwargs)
@@ -198,7 +202,7 @@ class Course:
             chosen = numbers_chosen(self.request.module, seen)
             with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:
                 captured = self._from(inputs, self._unassuming)
-        if captured is not None and self._holds_everywhere(captured):
+        if captured is not None and self._holds_everywhere(captured) and self._is_model(captured):
             captured.has_both_sides = True
             yield captured
         self.vain.update(seen)
@@ -218,8 +222,17 @@ class Course:
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
                 continue
             assert inputs is not None
-            if Trials(captured.traced, captured.symbols, self.request.module, *inputs).holds_at(self.request.not_held):
+            trials = Trials(captured.traced, captured.symbols, self.request.module, *inputs)
+            if trials.holds_at(self.request.not_held) and self._is_model(captured):
                 yield captured
+
+    def _is_model(self, captured: Captured) -> bool:
+        """Whether a program of code that was written anew is the model, at the example and at other sizes."""
+        args, kwargs = self.request.given
+        sizes = assumptions.some_sizes(captured, args, kwargs)
+        problem = assumptions.difference(captured.traced, self.request.module, args, kwargs, sizes)
+        self.reasons.extend([problem] if problem else [])
+        return not problem
 
     def _decided(self, inputs: Inputs, strategies: Strategies) -> Captured | None:
         """The program with decisions as data, where there is one; a way may come to decisions that no other came to."""

@@ -22,6 +22,7 @@ from batch_export.exporter.capture import decided_lines, size_answers, size_deci
 from batch_export.exporter.capture.choice_effects import Effects
 from batch_export.exporter.capture.choice_forms import (
     attributes,
+    called_of,
     handed_on,
     is_choice,
     may_share,
@@ -35,6 +36,7 @@ from batch_export.exporter.capture.choice_values import (
     BY_DATA,
     CALLED,
     CHOSEN,
+    COMPUTED,
     DIVIDED,
     READ,
     SHARED,
@@ -175,6 +177,7 @@ class _Choices(ast.NodeTransformer):
         given = [_surely(side) for side in (node.body, node.orelse)]
         all_given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
         elsewhere = {one.id for one in self._names if not self._is_within(one, whole) and isinstance(one.ctx, ast.Load)}
+        elsewhere |= _read_first(node.body) | _read_first(node.orelse)  # a round before may have given it
         changed = (all_given | written) & (elsewhere | before | effects.names | self.wanted)
         is_there = all(name in before or all(name in side for side in given) for name in changed)
         is_elsewhere = not self._outer.isdisjoint(changed)
@@ -212,6 +215,12 @@ class _Choices(ast.NodeTransformer):
         others = [name for name in read if name not in (*made_here, *written, *effects.containers)]
         others += sorted(attributes(statements(node)))
         check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone else []
+        asks = [node.test] if isinstance(node.test, ast.BoolOp) else []
+        of = sorted(called_of([*statements(node), *asks]))
+        if any(text in made_here for text, _ in of):  # it may be something that was given another name
+            of = [*((text, name) for text, name in of if text not in made_here)]
+            of += [(name, "add") for name in sorted(handed_on(statements(node)) - made_here)]
+        check += [_line(f"{COMPUTED}(({_listed(f'({text}, {name!r})' for text, name in of)}))")] if of else []
         test = ast.parse(f"{BY_DATA}({asked})", mode="eval").body
         plain = ast.If(ast.Name(asked, ast.Load()), copy.deepcopy(node.body), copy.deepcopy(node.orelse))
         return [question, *effects.before, ast.If(test, [*check, *choice], [plain]), *effects.behind]
@@ -295,6 +304,23 @@ def _surely(side: Iterable[ast.stmt]) -> set[str]:
     for one in side:
         found |= _surely(one.body) & _surely(one.orelse) if isinstance(one, ast.If) else names_of([one], ast.Assign)
     return found
+
+
+def _read_first(side: Iterable[ast.stmt], given: frozenset[str] = frozenset()) -> set[str]:
+    """The names that a side reads before it has given them values whatever is decided within it."""
+    found: set[str] = set()
+    for one in side:
+        if isinstance(one, ast.If):
+            found |= _read(one.test) - given
+            found |= _read_first(one.body, given) | _read_first(one.orelse, given)
+        else:
+            found |= _read(one) - given
+        given |= _surely([one])
+    return found
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
 
 
 def _line(text: str) -> ast.stmt:

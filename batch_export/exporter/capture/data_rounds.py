@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 
+NUMBER = "_is_a_number_by_data"
+"""An attribute of tensors that stand for numbers: nothing is written to them, as Python writes to no number."""
 Round = Callable[..., tuple[Any, tuple[Any, ...]]]
 """Takes the step and what goes on; gives whether that was the last round, and what goes on."""
 
@@ -76,6 +78,9 @@ def rounds_by_data(
 
     over = _tensor(ended).reshape(()).to(torch.bool)
     after, _, *last = while_loop(condition, body, (first, over.clone(), *map(_plain, carried)))
+    for value, made in zip(begun, last, strict=True):
+        if isinstance(value, (bool, int, float)):
+            setattr(made, NUMBER, True)
     return after - (1 if steps is None else steps.step), *last
 
 

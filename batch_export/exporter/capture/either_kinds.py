@@ -8,17 +8,21 @@ asked as Python asks which of the two it is, so that the answer is a limit of th
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+from batch_export.exporter.capture.calls_without_numbers import note_answer
 
 _WHOLE, _FRACTIONS = (int, torch.SymInt), (float, torch.SymFloat)
 _KEEPING = ("add", "sub", "mul", "floordiv", "mod", "pow", "radd", "rsub", "rmul", "rfloordiv", "rmod", "rpow")
@@ -85,20 +89,80 @@ def extreme(own: Callable[..., Any], torchs: Callable[..., Any], *args: Any, **g
         torchs: the function that a capture has in its place.
         args, given: as for the function.
     """
+    if len(args) == 1 and isinstance(args[0], GeneratorType):
+        args = ([*args[0]],)
     for one in args:
-        if type(one) in _FREE or isinstance(one, (EitherKind, list, tuple)):
+        if type(one) in _FREE or isinstance(one, (EitherKind, list, tuple, torch.Tensor)):
             break
     else:
         return torchs(*args, **given)
     if torch.compiler.is_dynamo_compiling() or given:
         return torchs(*args, **given)
+    if (elements := _elements(args)) is not None:
+        note_answer()  # it is one of them, to which something may be written
+        return functools.reduce(functools.partial(_of_elements, is_most=own.__name__ == "max"), elements)
     numbers = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    if _are_read(numbers):
+        return functools.reduce(functools.partial(_of_read, is_most=own.__name__ == "max"), numbers)
     if not _are_mixed(numbers):
         return torchs(*args)
     made = numbers[0]
     for one in numbers[1:]:
         made = _of_two(own, made, one)
     return made
+
+
+def _elements(args: Sequence[Any]) -> Sequence[torch.Tensor] | None:
+    """Tensors of one element each, and numbers as such, of which one is given; None for anything else."""
+    several: Any = args
+    if len(args) == 1:
+        (several,) = args
+        if isinstance(several, torch.Tensor):
+            several = several.unbind() if several.dim() == 1 and isinstance(several.shape[0], int) else ()
+    if not isinstance(several, (list, tuple)) or len(several) < _TWO:
+        return None
+    dtypes = {one.dtype for one in several if isinstance(one, torch.Tensor) and not one.dim()}
+    if len(dtypes) != 1:
+        return None
+    (dtype,) = dtypes
+    made = [_element(one, dtype) for one in several]
+    return [one for one in made if one is not None] if all(one is not None for one in made) else None
+
+
+_TWO = 2
+
+
+def _element(one: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    """A tensor of one element of some dtype, or a number as such, where it is no other number then."""
+    if isinstance(one, torch.Tensor):
+        return one if not one.dim() and one.dtype is dtype else None
+    if type(one) not in (int, float) or not (dtype.is_floating_point or (type(one) is int and dtype is not torch.bool)):
+        return None
+    if dtype.is_floating_point:
+        is_same = dtype.itemsize > _HALF or float(torch.tensor(one, dtype=dtype)) == one
+    else:
+        is_same = torch.iinfo(dtype).min <= one <= torch.iinfo(dtype).max
+    return torch.full((), one, dtype=dtype) if is_same else None
+
+
+_HALF = 2
+
+
+def _of_elements(one: torch.Tensor, other: torch.Tensor, *, is_most: bool) -> torch.Tensor:
+    """As Python compares: the first one stays where the other is NaN, or it is."""
+    return torch.where(other > one if is_most else other < one, other, one)
+
+
+def _are_read(numbers: Sequence[Any]) -> bool:
+    """Whether there are fractions that were read of data, of which any may be NaN, and other fractions."""
+    are_fractions = len(numbers) > 1 and all(type(one) in _FRACTIONS for one in numbers)
+    return are_fractions and any(isinstance(one, torch.SymFloat) and not one.node.has_hint() for one in numbers)
+
+
+def _of_read(one: Any, other: Any, *, is_most: bool) -> Any:
+    """The same of such fractions."""
+    sides = [torch.scalar_tensor(each, dtype=torch.float64) for each in (one, other)]
+    return _of_elements(*sides, is_most=is_most).item()
 
 
 def _are_mixed(args: Sequence[Any]) -> bool:

@@ -40,6 +40,7 @@ from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.python_numbers import python_numbers
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
+from batch_export.exporter.capture.rounds_found import has_rounds
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import (
@@ -201,6 +202,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
                 assumptions.check_assertion(name, program, module, args, kwargs, taken_so, elsewhere)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
+        if name in (NON_STRICT, BOTH_WAYS) and not passed and has_rounds(program):
+            assumptions.check_rounds(program, module, args, kwargs, assumptions.some_sizes(captured, args, kwargs))
         return captured
     if held is not None:
         return held.result()

@@ -24,6 +24,7 @@ from batch_export.exporter.capture import (
     loop_choices,
     loop_reasons,
     loop_results,
+    loop_soundness,
     loop_statements,
 )
 from batch_export.exporter.capture.loop_forms import LoopForm
@@ -168,6 +169,9 @@ class _Loops:
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")
         stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)
+        going = {*carried, *stored, *changed, *loop_statements.filled(loop, way.step)}
+        if seen := sorted(loop_soundness.read_by_functions_before(self.function, loop, going)):
+            raise _UnfollowedError(f"`{seen[0]}`, which it changes, is read by a function that was made before it")
         extended = {added[0] for one in loop.body if (added := loop_statements.added(one)) is not None} & carried
         carried -= extended
         own = stored - carried - extended

@@ -8,7 +8,7 @@ what it does, or was made before the loop of a name that changes, is not what it
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from batch_export.exporter.capture import loop_reasons
 
@@ -124,6 +124,24 @@ def _is_read_by_a_function(function: ast.FunctionDef, inside: Iterable[ast.AST],
     return any(bool(_names(one) & changed) for one in made if id(one) not in own)
 
 
+def read_by_functions_before(function: ast.FunctionDef, loop: ast.stmt, changed: Collection[str]) -> set[str]:
+    """Those of some names that functions read which are made in front of a loop: in a round they would see what was
+    there before it.
+    """
+    made = (one for one in ast.walk(function) if isinstance(one, (ast.Lambda, ast.FunctionDef, ast.GeneratorExp)))
+    before = [one for one in made if one is not function and one.lineno < loop.lineno]
+    return {name for one in before for name in _outer_names(one) if name in changed}
+
+
+def _outer_names(function: ast.Lambda | ast.FunctionDef | ast.GeneratorExp) -> set[str]:
+    """The names that a function has of the one around it."""
+    parts = [*ast.walk(function)]
+    own = {one.arg for one in parts if isinstance(one, ast.arg)}
+    given = {one.id for one in parts if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    outer = {name for one in parts if isinstance(one, ast.Nonlocal) for name in one.names}
+    return _names(function) - own - (given - outer)
+
+
 def in_place(inside: Iterable[ast.AST]) -> set[str]:
     """Names of what is written to in place, numbers among them: `x += 1` writes to a tensor."""
     found: set[str] = set()
@@ -150,9 +168,30 @@ def _is_alone(function: ast.FunctionDef, loop: ast.stmt, inside: Iterable[ast.AS
         since = (given.end_lineno or 0, given.end_col_offset or 0) if given is not None else (0, 0)
         if not is_number and any(since <= (one.lineno, one.col_offset) and one.lineno < loop.lineno for one in names):
             return False
+        if any(_hands_on(one, name) or _keeps(one, name) for one in _behind(function, loop, since)):
+            return False
     elif any(one.arg == name for one in ast.walk(function.args) if isinstance(one, ast.arg)):
         return False
     return not any(_hands_on(one, name) for one in inside)
+
+
+def _behind(function: ast.FunctionDef, loop: ast.stmt, since: tuple[int, int]) -> Iterator[ast.AST]:
+    """What stands behind a loop within loops around it, where these do not begin anew with what it writes to."""
+    place = (loop.lineno, loop.col_offset)
+    loops = [one for one in ast.walk(function) if isinstance(one, (ast.For, ast.While))]
+    inside = {id(part) for one in loops if (one.lineno, one.col_offset) == place for part in ast.walk(one)}
+    for around in loops:
+        begin, end = (around.lineno, around.col_offset), (around.end_lineno or 0, around.end_col_offset or 0)
+        if since < begin < place < end:
+            yield from (one for one in ast.walk(around) if id(one) not in inside)
+
+
+def _keeps(node: ast.AST, name: str) -> bool:
+    """Whether something is called with a name's value itself, which it may keep: `kept.append(y)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    given = [*node.args, *(one.value for one in node.keywords)]
+    return any(isinstance(one, ast.Name) and one.id == name for one in given)
 
 
 def _hands_on(node: ast.AST, name: str) -> bool:

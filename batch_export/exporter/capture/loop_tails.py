@@ -68,7 +68,8 @@ class TailedLoop:
         whole = ast.parse(f"range(0, {ast.unparse(end)} - {ast.unparse(stride)} + 1, {ast.unparse(stride)})").body[0]
         assert isinstance(whole, ast.Expr)
         over = ast.For(made.target, _at(whole.value, loop.iter), body, [])
-        text = f"if {ast.unparse(end)} % {ast.unparse(stride)}:\n"
+        none = "" if split is None else f" or not {ast.unparse(end)}"  # torch splits nothing into one empty piece
+        text = f"if {ast.unparse(end)} % {ast.unparse(stride)}{none}:\n"
         text += f"    {step} = {ast.unparse(end)} // {ast.unparse(stride)} * {ast.unparse(stride)}\n"
         left = ast.parse(text).body[0]
         assert isinstance(left, ast.If)

@@ -17,10 +17,12 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.size_questions import named_question
 
-COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE = (
-    f"__{name}_by_sizes__" for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once")
+COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST = (
+    f"__{name}_by_sizes__"
+    for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once", "last", "first")
 )
 KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -126,6 +128,41 @@ def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
     return made
 
 
+def _last(*parts: Callable[[], Any]) -> Any:
+    return _value(parts, until=False)
+
+
+def _first(*parts: Callable[[], Any]) -> Any:
+    return _value(parts, until=True)
+
+
+def _value(parts: Sequence[Callable[[], Any]], *, until: bool) -> Any:
+    """What Python gives for `a and b`, or `a or b`: truth values that hang on free sizes as one, or a part itself.
+
+    Raises:
+        OneWayOnlyError: sizes say which part it is, and these are no truth values.
+    """
+    made: Any = None
+    for place, part in enumerate(parts):
+        value = part()
+        is_last = place == len(parts) - 1
+        answer = _truth(value) if isinstance(value, torch.SymBool) else value
+        if isinstance(answer, Tensor) and answer.dtype is torch.bool and not answer.dim():
+            made = answer if made is None else _both(torch.logical_or if until else torch.logical_and, made, answer)
+        elif made is not None:
+            if not isinstance(answer, bool):
+                raise OneWayOnlyError(f"sizes say which of its parts `a {'or' if until else 'and'} b` is")
+            if answer is until:
+                return until
+        elif is_last:
+            return value
+        elif isinstance(value, (torch.SymInt, torch.SymFloat)) and not statically_known_true(value != 0):
+            raise OneWayOnlyError(f"sizes say which of its parts `a {'or' if until else 'and'} b` is")
+        elif bool(value) is until:
+            return value
+    return made
+
+
 def _all_of(answers: Sequence[Any]) -> Any:
     return _joined(map(_known, answers), until=False)
 
@@ -161,5 +198,7 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     ANY_OF: _any_of,
     NUMBER: _number,
     ONCE: _once,
+    LAST: _last,
+    FIRST: _first,
 }
 """Names in the new code -> what they stand for."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from batch_export.exporter.capture import decided_lines
+from batch_export.exporter.capture.choice_numbers import Uses
 from batch_export.exporter.capture.counted_pieces import for_of
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
@@ -29,7 +31,9 @@ from batch_export.exporter.capture.size_answers import (
     ANY_OF,
     CALLED,
     COMPARED,
+    FIRST,
     KINDS,
+    LAST,
     NOT,
     NUMBER,
     ONCE,
@@ -57,7 +61,7 @@ def decisions_as_data(module: torch.nn.Module, places: Iterable[str]) -> Iterato
 
 def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
     """A function that asks what sizes decide by calls at some lines; None where there is nothing of that."""
-    decisions = _Decisions(lines)
+    decisions = _Decisions(lines, Uses.of(copy.deepcopy(function)))
     changed: ast.FunctionDef = decisions.visit(function)
     return changed if decisions.lines else None
 
@@ -153,10 +157,12 @@ class _Decisions(ast.NodeTransformer):
 
     Attributes:
         only: the lines at which it does.
+        uses: those of the function's names.
         lines: those at which it has.
     """
 
     only: set[int]
+    uses: Uses
     lines: set[int] = field(default_factory=set)
 
     def visit_If(self, node: ast.If) -> ast.AST:
@@ -203,13 +209,20 @@ class _Decisions(ast.NodeTransformer):
     def _listed(self, node: Any) -> ast.AST | list[ast.stmt]:
         is_answer = isinstance(node, (ast.Return, ast.Assign)) and isinstance(node.value, (ast.BoolOp, ast.UnaryOp))
         if is_answer and any(test is node.value for test in _tests(node)):  # `return a and b`
-            node.value = self._asked(node.value)
+            node.value = self._asked(node.value, as_calls if self._is_only_asked(node) else as_values)
             return self.generic_visit(node)
         found = _tail_of(node) if self.only.intersection(_lines_of(node)) else None
         if found is None:
             return self.generic_visit(node)
         listed, tailed = found
         return [listed.begun, *self._apart(listed.loop, tailed), *([listed.behind] if listed.behind else [])]
+
+    def _is_only_asked(self, node: ast.Return | ast.Assign) -> bool:
+        """Whether a name is given a truth value, as far as the function goes."""
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                return self.uses.are_of_answers(name)
+        return False
 
     def _apart(self, node: ast.For, tailed: TailedLoop) -> list[ast.stmt]:
         self.lines.update(_lines_of(node.iter))
@@ -248,12 +261,23 @@ class _Decisions(ast.NodeTransformer):
         asked = self._asked(test)
         return asked if asked is test else ast.copy_location(_call(NUMBER, asked), test)
 
-    def _asked(self, test: ast.expr) -> ast.expr:
+    def _asked(self, test: ast.expr, written: Callable[[ast.expr], ast.expr] | None = None) -> ast.expr:
         own = self.only.intersection(_lines_of(test))
         if not own:
             return test
         self.lines |= own
-        return ast.fix_missing_locations(ast.copy_location(as_calls(test), test))
+        return ast.fix_missing_locations(ast.copy_location((written or as_calls)(test), test))
+
+
+def as_values(value: ast.expr) -> ast.expr:
+    """What a name is given as such calls: `a and b` is `b` itself where that is what Python gives."""
+    match value:
+        case ast.BoolOp(op=kind, values=values):
+            parts = [ast.Lambda(_NOTHING, as_values(one)) for one in values]
+            return _call(LAST if isinstance(kind, ast.And) else FIRST, *parts)
+        case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+            return as_calls(value)
+    return value
 
 
 def as_calls(test: ast.expr) -> ast.expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,6 +148,24 @@ def apart(
     """How far apart the numbers of both are at inputs that both take, in roundings of an output's largest number."""
     pairs = zip(_run(module, module, args, kwargs), _run(program, program.forward, args, kwargs), strict=True)
     return max((_apart(one, other) for one, other in pairs), default=0.0)
+
+
+def share_apart(
+    program: torch.nn.Module, module: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> float:
+    """How far apart the numbers of both are at inputs that both take, as a share of an output's largest number.
+
+    It is infinite where shapes, dtypes or whole numbers are others.
+    """
+    found = 0.0
+    for one, other in zip(
+        _run(module, module, args, kwargs), _run(program, program.forward, args, kwargs), strict=True
+    ):
+        is_number = one.is_floating_point() or one.is_complex()
+        if one.shape != other.shape or one.dtype != other.dtype or (not is_number and not torch.equal(one, other)):
+            return math.inf
+        found = max(found, _apart(one, other) * torch.finfo(one.dtype).eps) if is_number else found
+    return found
 
 
 def _apart(expected: torch.Tensor, actual: torch.Tensor) -> float:

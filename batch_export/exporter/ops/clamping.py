@@ -79,6 +79,8 @@ def minimum(self: ir.Value, other: ir.Value) -> ir.Value:
 
 
 def _skipping_nan(choose: Callable[[ir.Value, ir.Value], ir.Value], self: ir.Value, other: ir.Value) -> ir.Value:
+    if self.dtype == ir.DataType.BOOL != other.dtype:
+        self = op.CastLike(self, other)
     chosen = choose(self, other)
     if not axes.is_float(self) and not axes.is_float(other):
         return chosen
