@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
+from exporting import Called, export_and_compare
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils import _pytree as pytree
@@ -296,3 +297,19 @@ def test_values_alone_that_are_found_once_pass_the_checker_without_optimisation(
     program = export(Calls(torch.unique), (given,), optimize=False)
     onnx.checker.check_model(program.model_proto, full_check=True)
     assert torch.equal(program(given)[0], torch.unique(given))
+
+
+def _padded_and_cropped(x: torch.Tensor) -> Any:
+    return functional.pad(x[None], (2, -2), "replicate"), functional.pad(x[None, None], (1, -1, -1, 1), "replicate")
+
+
+def test_an_axis_that_is_shorter_than_what_is_taken_of_it_is_repeated() -> None:
+    others = [(torch.randn(shape),) for shape in ((1, 5), (5, 1), (2, 3), (1, 1))]
+    export_and_compare(Called(_padded_and_cropped), (torch.randn(4, 6),), *others, dynamic_shapes=({0: "n", 1: "m"},))
+
+
+def test_nothing_is_normalised_by_a_native_operator() -> None:
+    module = Called(lambda x: functional.rms_norm(x, x.shape[1:]))
+    others = [(torch.randn(3, 1),), (torch.zeros(3, 0),)]
+    shapes = ({0: "n", 1: "m"},)
+    export_and_compare(module, (torch.randn(4, 6),), *others, dynamic_shapes=shapes, opset_version=23)

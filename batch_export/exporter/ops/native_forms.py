@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from batch_export.exporter.graph.operators import op, op21, op23
 from batch_export.exporter.graph.recorded_value import RecordedValue, Size
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.double_forms import is_single
 from batch_export.exporter.ops.marking import Obstacle, lowering
 
@@ -58,6 +59,9 @@ _EPSILON = {ir.DataType.FLOAT: 2.0**-23, ir.DataType.DOUBLE: 2.0**-52, ir.DataTy
 def _rms_norm_obstacle(input: ir.Value, normalized_shape: Sequence[Size], *_: object, **__: object) -> Obstacle | None:
     if input.dtype not in _EPSILON:
         return Obstacle(f"onnxruntime has no RMSNormalization of {input.dtype}")
+    normalised = range(-len(normalized_shape), 0)
+    if any(not axes.fixed_size(input, axis) for axis in normalised):
+        return Obstacle("onnxruntime's RMSNormalization fails where there is nothing to normalise")
     return None
 
 

@@ -94,9 +94,15 @@ def _repeated_past_the_end(
     data: ir.Value = self
     for position, left, right in zip(listed, before, after, strict=True):
         length = axes.fixed_size(self, position)
-        if length and isinstance(left, int) and isinstance(right, int) and length + min(left, 0) + min(right, 0) <= 0:
-            places = np.clip(np.arange(-left, length + right), 0, length - 1)
-            data = op.Gather(data, op.Constant(value=ir.tensor(places.astype(np.int64))), axis=position)
+        if not isinstance(left, int) or not isinstance(right, int):
+            rest.append((position, left, right))
+        elif length and length + min(left, 0) + min(right, 0) <= 0:
+            known = np.clip(np.arange(-left, length + right), 0, length - 1)
+            data = op.Gather(data, op.Constant(value=ir.tensor(known.astype(np.int64))), axis=position)
+        elif length is None and min(left, right) < 0 < max(left, right):  # it may be so short
+            size = op.Squeeze(op.Shape(data, start=position, end=position + 1), [0])
+            places = op.Min(op.Max(op.Range(-left, op.Add(size, right), 1), 0), op.Sub(size, 1))
+            data = op.Gather(data, places, axis=position)
         else:
             rest.append((position, left, right))
     data = data if data is self else axes.shaped(data, [None] * axes.rank(self))
