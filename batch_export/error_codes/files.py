@@ -259,6 +259,17 @@ model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("flat", 1, ["e
         _EXPORTER + "The sentence has both.",
     ),
     Explanation(
+        "BE326",
+        "TiedAxes",
+        "Axes of one name in the file have different sizes",
+        "All axes of one name are of one size by the standard, and runtimes plan their memory by that. The exporter "
+        "gave two axes that may differ one name, let two names change places, or named an axis of an output after "
+        "another one. Axes that the model itself makes equal, or that broadcast, are one axis by right.",
+        Kind.EXPORTER,
+        _write('model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "batch"'),
+        _EXPORTER + "Give each axis the name that was asked for, and a name of its own to an axis that nobody named.",
+    ),
+    Explanation(
         "BE331",
         "NoModel",
         "The exporter wrote no ONNX file",

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from batch_export.action import ActionResult, ModelArtifact
+from batch_export.judge.declared_names import wrongly_named
 from batch_export.judge.declared_sizes import wrongly_fixed
 from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import Chain
@@ -51,6 +52,7 @@ def assemble(
     facts = {name: result.facts for name, result in by_step.items()}
     run, check, runs = facts.get("Run", {}), facts.get("Check", {}), _runs(chain)
     findings = msgspec.convert(check.get("findings", ()), tuple[Failure, ...])
+    guards = facts.get("Capture", {}).get("guards", ())
     return Record(
         cell=cell.cell,
         verdict="fail",
@@ -59,7 +61,11 @@ def assemble(
         onnx=_onnx(by_step.get("Translate"), check, store),
         actions=actions,
         failure=next(iter([*failures, *filter(None, [chain.ending.failure, failure])]), None),
-        findings=(*findings, *wrongly_fixed(check.get("outputs", ()), runs)),
+        findings=(
+            *findings,
+            *wrongly_fixed(check.get("outputs", ()), runs),
+            *wrongly_named(check, cell.model, cell.cell.dynamic, runs, guards),
+        ),
         runs=runs,
         placement=run.get("placement", {}),
         log=log,

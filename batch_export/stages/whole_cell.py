@@ -24,6 +24,7 @@ import msgspec
 from batch_export import axes
 from batch_export.exporter.repro.attempt import answer
 from batch_export.exporter.repro.script import READY, Symptom
+from batch_export.judge.declared_names import wrongly_named
 from batch_export.judge.declared_sizes import wrongly_fixed
 from batch_export.judge.verdict import judge
 from batch_export.numbers.tolerances import Tolerance
@@ -127,7 +128,9 @@ def _take_steps(
     ran = step(run.execute, path, values, cases, requested, planned.provider, 1)
     runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
     record |= {"failure": ran.failure, "runs": runs}
-    record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs))
+    guards = record.get("extra", {}).get("guards", ())
+    named = wrongly_named(checked.facts, model, cell.dynamic, runs, guards)
+    record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs), *named)
 
 
 def _gathered(files: ModelFiles) -> Path:
