@@ -143,7 +143,13 @@ def test_every_error_class_has_a_code() -> None:
 
 
 def test_every_class_that_a_verdict_or_a_finding_names_has_a_code() -> None:
-    names = ("judge/problems.py", "judge/declared_names.py", "plan/walk.py", "stages/check.py")
+    names = (
+        "judge/problems.py",
+        "judge/declared_names.py",
+        "judge/needless_draws.py",
+        "plan/walk.py",
+        "stages/check.py",
+    )
     sources = [PROJECT / "batch_export" / name for name in names]
     named = {
         found
