@@ -31,6 +31,8 @@ class MissingModules:
         """Where they would be found."""
         self.tops: set[str] = set()
         """Those of the top level, by name."""
+        self.shared: set[str] = set()
+        """Those of packages without a file (namespaces), to which each distribution may add modules, by name."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -39,6 +41,8 @@ class MissingModules:
         if self._askers.count(sys._getframe(1), importing=True):
             if path is None:
                 self.tops.add(name)
+            elif getattr(sys.modules.get(name.rpartition(".")[0]), "__file__", None) is None:
+                self.shared.add(name)
             for folder in list(sys.path if path is None else path):
                 place = os.path.abspath(os.path.join(folder, name.rpartition(".")[2]))
                 self.paths.update(place + suffix for suffix in ("", *SOURCE_SUFFIXES, *EXTENSION_SUFFIXES))

@@ -79,8 +79,10 @@ class Evidence:
         packages = self._packages.packages(
             targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages
         )
+        shared = {f"{distributions.WITHOUT_METADATA}{name}" for name in self._files.missing.shared}
+        absent = {name: distributions.state(name) for name in shared}
         started = {name: distributions.state(name) for name in start_up.NAMES}
-        packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
+        packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
         tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
         modules = ModuleStates(self._roots)
         instead = {(top, modules.of(top)) for top in tops}  # local ones would be imported in their place
