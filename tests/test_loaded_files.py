@@ -401,6 +401,20 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
 
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
+    root: Path, how: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = str(tmp_path_factory.mktemp("elsewhere") / "weights.bin")
+    code = (
+        f"import contextlib\nwith contextlib.suppress(OSError): open({name!r})\n"
+        f"told = [dict(watched.sources(failed=failed)).get({name!r}) for failed in (False, True, False)]\n"
+        "assert told == [None, 'absent', None], told"
+    )
+    seen(root, code, how)
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
 @pytest.mark.parametrize(
     ("code", "counts"),
     [

@@ -68,12 +68,12 @@ class Evidence:
         self._distributions.watch()
         self._files.watch(channel)
 
-    def of_step(self, cell: PlannedCell) -> Seen:
+    def of_step(self, cell: PlannedCell, *, failed: bool = False) -> Seen:
         """Returns what a step that ran the cell's model has used, together with the steps before it."""
         targets = [cell.model.target]
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)
-        sources = self._files.sources(self._distributions.folders)
+        sources = self._files.sources(self._distributions.folders, failed=failed)
         asked = self._files.asked()
         missing = self._files.missing.tops
         packages = self._packages.packages(

@@ -155,14 +155,15 @@ class LoadedFiles:
             and relative_name(Path(file), self._roots) is not None
         }
 
-    def sources(self, searched: Collection[str] = ()) -> tuple[tuple[str, Digest], ...]:
+    def sources(self, searched: Collection[str] = (), *, failed: bool = False) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
-        A file that is not there counts as such, if it was looked for in a root; what this process or one that it
-        started has made does not count.
+        A file that is not there counts as such, if it was looked for in a root, or anywhere by a step that failed; what
+        this process or one that it started has made does not count.
 
         Args:
             searched: folders in which the metadata of distributions was looked for.
+            failed: whether the step failed, which a file that is there by then may mend.
         """
         opened = self._opened_last = self._opened()
         self._used.clear()
@@ -191,7 +192,7 @@ class LoadedFiles:
                     self._nameless.add(name)
                 continue
             digest = self._digest(path, opened.get(name))
-            if digest and (digest != ABSENT or not recorded.startswith(os.sep)):
+            if digest and (digest != ABSENT or failed or not recorded.startswith(os.sep)):
                 found[recorded] = digest
                 self._used.add(str(path))
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
