@@ -414,6 +414,21 @@ def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
 
 
 @linux_only
+def test_what_a_failed_step_asked_about_in_vain_counts_wherever_it_would_lie(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    there = tmp_path_factory.mktemp("elsewhere")
+    name = str(there / "weights.bin")
+    code = (
+        f"os.path.exists({name!r}); os.path.exists({str(there)!r}); os.path.exists('/usr/lib/weights.bin')\n"
+        "watched.sources()\n"
+        "told = [{name for name, _ in watched.asked(failed=failed) if name[0] == '/'} for failed in (False, True)]\n"
+        f"assert told == [set(), {{{name!r}}}], told"
+    )
+    seen(root, code)
+
+
+@linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 @pytest.mark.parametrize(
     ("code", "counts"),

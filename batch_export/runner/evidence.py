@@ -74,7 +74,7 @@ class Evidence:
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)
         sources = self._files.sources(self._distributions.folders, failed=failed)
-        asked = self._files.asked()
+        asked = self._files.asked(failed=failed)
         missing = self._files.missing.tops
         packages = self._packages.packages(
             targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages

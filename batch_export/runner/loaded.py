@@ -198,15 +198,23 @@ class LoadedFiles:
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
         return tuple(sorted(self._sources.items()))
 
-    def asked(self) -> tuple[tuple[str, str], ...]:
-        """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
+    def asked(self, *, failed: bool = False) -> tuple[tuple[str, str], ...]:
+        """Returns what was asked about in the roots, without its content mattering; to be called after `sources`.
+
+        Args:
+            failed: whether the step failed: what it asked about in vain counts anywhere then.
+        """
         asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
         chosen = self._links_to_what_was_used()
         found = states(
             asked | self._asked,
             self._opened_last,
             self._sources,
-            lambda name, is_data: chosen.get(name) or self._names.of_asked(name, is_data=is_data),
+            lambda name, is_data: (
+                chosen.get(name)
+                or self._names.of_asked(name, is_data=is_data)
+                or (self._names.of_absent(name) if failed else None)
+            ),
         )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
