@@ -399,6 +399,35 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
     assert (sources["gone.bin"], len(sources["weights.bin"])) == ("absent", 64)
 
 
+@pytest.mark.parametrize(
+    ("code", "places"),
+    [
+        (
+            "sys.path[:0] = ['over', str(root / 'vendor'), str(root)]; import kept, mine",
+            {
+                "over/kept": "no module",
+                "vendor/kept": "module kept.py",
+                "over/mine": "no module",
+                "vendor/mine": "no module",
+            },
+        ),
+        (
+            "sys.path.insert(0, str(root)); import parted; parted.__path__.insert(0, str(root / 'over')); "
+            "import parted.inner",
+            {"over/inner": "no module", "parted/inner": "module inner.py"},
+        ),
+    ],
+    ids=["the path", "a package's path"],
+)
+def test_folders_that_an_import_looked_in_first_count(root: Path, code: str, places: dict[str, str]) -> None:
+    for name in ("over", "vendor", "parted"):
+        (root / name).mkdir()
+    for name in ("vendor/kept.py", "parted/__init__.py", "parted/inner.py"):
+        (root / name).write_text("")
+    asked = seen_and_asked(root, code)[3]
+    assert {name: asked.get(name) for name in places} == places
+
+
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(

@@ -82,6 +82,33 @@ def states(
     return tuple(sorted(found))
 
 
+def earlier_places(modules: Mapping[str, str]) -> set[str]:
+    """Returns where an import looked before it found a module: paths without an ending, by the path as it is now.
+
+    Args:
+        modules: local modules, name -> file.
+    """
+    found: set[str] = set()
+    places: dict[str, list[str]] = {}
+    for module, file in modules.items():
+        parent, _, name = module.rpartition(".")
+        if parent not in places:
+            places[parent] = _search_places(parent)
+        home, folders = os.path.dirname(module_of(file) or file), places[parent]
+        if home in folders:  # else it was not found by its name
+            found.update(os.path.join(folder, name) for folder in folders[: folders.index(home)])
+    return found
+
+
+def _search_places(package: str) -> list[str]:
+    """Returns the folders in which modules of a package are looked for, or of none: those of the path."""
+    try:
+        places = list(sys.modules[package].__path__ if package else sys.path)
+        return [os.path.abspath(place) for place in places]
+    except Exception:  # modules may be lazy objects whose attributes raise
+        return []
+
+
 def packages_without_file(modules: Mapping[str, str], file_of: Callable[[str], str | None]) -> set[str]:
     """Returns the folders that are packages by what lies in them alone (namespaces).
 

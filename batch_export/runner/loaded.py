@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
-from batch_export.runner.asked_about import MissingModules, packages_without_file, states
+from batch_export.runner.asked_about import MissingModules, earlier_places, packages_without_file, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
@@ -218,8 +218,9 @@ class LoadedFiles:
         )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
-        without_file = map(self._names.of_asked, packages_without_file(self.modules(), file_of))
-        imported = filter(None, {*map(module_of, names), *without_file})
+        local = self.modules()
+        elsewhere = map(self._names.of_asked, packages_without_file(local, file_of) | earlier_places(local))
+        imported = filter(None, {*map(module_of, names), *elsewhere})
         modules = ModuleStates(self._roots)
         taken = {(name, modules.of(name)) for name in imported}
         return tuple(sorted({*found, *made.items(), *taken}))
