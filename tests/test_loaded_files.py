@@ -492,13 +492,21 @@ def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root
 
 
 @linux_only
-def test_a_users_extended_attributes_count_beside_the_content(root: Path) -> None:
+@pytest.mark.parametrize(
+    "question",
+    [
+        "os.getxattr('weights.bin', 'user.scale')",
+        "os.getxattr(os.open('weights.bin', 0), 'user.scale')",
+        "os.listxattr(os.open('weights.bin', 0))",
+    ],
+)
+def test_a_users_extended_attributes_count_beside_the_content(root: Path, question: str) -> None:
     path = root / "weights.bin"
     try:
         os.setxattr(path, "user.scale", b"2")
     except OSError as error:
         pytest.skip(f"no extended attributes here: {error}")
-    _, _, _, asked = seen_and_asked(root, "open('weights.bin').read(); os.getxattr('weights.bin', 'user.scale')")
+    _, _, _, asked = seen_and_asked(root, f"open('weights.bin').read(); {question}")
     state = asked["weights.bin"]
     assert state_now(str(path), state) == state != "attributes none"
     os.setxattr(path, "user.scale", b"3")
