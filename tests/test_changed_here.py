@@ -24,6 +24,7 @@ MINE = """
 import functools, itertools, os, random, time
 import torch
 import lent_words
+import lent_package.inner
 from lent_words import NUMBER, helped
 K = 2.0
 SIZES = (4, 2 ** 3)
@@ -61,6 +62,19 @@ class Scale(torch.nn.Module):
     def twice(self):
         return self.factor * 2
 
+class Wider(Scale):
+    pass
+
+class Halved(Scale):
+    def forward(self, x):
+        return x / 2
+
+class Engine:
+    def power(self):
+        return 1.0
+
+ENGINE = Engine()
+
 @functools.lru_cache
 def table(size):
     return list(range(size))
@@ -74,13 +88,18 @@ def build(factor=2.0, *, more=1.0):
     return torch.nn.Sequential(MODEL, Scale(factor * K * more * helped(NUMBER)))
 
 def plain(factor=2.0, *, more=1.0):
-    return torch.nn.Sequential(Scale(factor * more), build())
+    deep = lent_package.inner.depth() * ENGINE.power() * len(SIZES[:1])
+    return torch.nn.Sequential(Scale(factor * more * deep), build(), Wider(), Halved())
 """
 WORDS = """
 NUMBER = 3.0
 SHIFT = 1.0
 def helped(x):
     return x if x > 0 else next(iter({1.5, 2.5} & {1.5}))
+"""
+INNER = """
+def depth():
+    return 1.0
 """
 ANEW = """
 import json, sys
@@ -89,14 +108,21 @@ print(json.dumps(code_state(sys.argv[1])))
 """
 
 
+def _write_package(folder: Path) -> None:
+    (folder / "lent_package").mkdir()
+    (folder / "lent_package/__init__.py").write_text("")
+    (folder / "lent_package/inner.py").write_text(INNER)
+
+
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     (tmp_path / "lent_mine.py").write_text(MINE)
     (tmp_path / "lent_words.py").write_text(WORDS)
+    _write_package(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("lent_mine")
-    for name in ("lent_mine", "lent_words"):
+    for name in ("lent_mine", "lent_words", "lent_package", "lent_package.inner"):
         sys.modules.pop(name, None)
 
 
@@ -109,6 +135,7 @@ def anew(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, 
         folder = tmp_path_factory.mktemp("anew")
         (folder / "lent_mine.py").write_text(source)
         (folder / "lent_words.py").write_text(WORDS)
+        _write_package(folder)
         words = [sys.executable, "-c", ANEW, "lent_mine.plain"]
         told = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder).stdout
         return json.loads(told)  # type: ignore[no-any-return]
@@ -123,7 +150,7 @@ def nothing(_: Any) -> None:
 def used(mine: Any) -> None:
     for _ in range(3):
         mine.plain()(torch.ones(2, 4))
-    assert (mine.COUNT, mine.Scale.made) == (3, 6)
+    assert (mine.COUNT, mine.Scale.made) == (3, 12)
 
 
 def edited(mine: Any) -> None:
@@ -152,6 +179,21 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "attribute of a class": (lambda mine: setattr(mine.Scale, "gain", 7.0), ["lent_mine.Scale.gain"]),
     "helper": (lambda mine: setattr(mine, "helped", lambda x: 2 * x), ["lent_mine.helped"]),
     "class": (lambda mine: setattr(mine, "Scale", torch.nn.Identity), ["lent_mine.Scale"]),
+    "added over an inherited one": (
+        lambda mine: setattr(mine.Wider, "forward", lambda self, x: x),
+        ["lent_mine.Wider.forward"],
+    ),
+    "taken away": (lambda mine: delattr(mine.Halved, "forward"), ["lent_mine.Halved.forward"]),
+    "other bases": (lambda mine: setattr(mine.Wider, "__bases__", (mine.Halved,)), ["lent_mine.Wider"]),
+    "function of a module in a package": (
+        lambda mine: setattr(mine.lent_package.inner, "depth", lambda: 2.0),
+        ["lent_package.inner.depth"],
+    ),
+    "method of an instance's class": (
+        lambda mine: setattr(mine.Engine, "power", lambda self: 2.0),
+        ["lent_mine.Engine.power"],
+    ),
+    "in the place of a builtin": (lambda mine: setattr(mine, "len", lambda x: 3), ["lent_mine.plain"]),
     "edited file": (edited, ["lent_mine.Scale.forward"]),
 }
 

@@ -101,6 +101,60 @@ def test_the_opset_must_be_exactly_the_one_asked_for(tmp_path: Path) -> None:
     assert found == [("opset", "OpsetMismatch", "opset 20 was asked for, the file has opset 18")]
 
 
+def test_two_versions_of_the_opset_are_found(tmp_path: Path) -> None:
+    ((stage, error_class, message),) = findings_of(tmp_path, DOUBLE, head='10, opset_import: ["": 20, "ai.onnx": 13]')
+    assert (stage, error_class) == ("opset", "OpsetMismatch")
+    assert message.startswith("the file has opset 20 and, by another name of the same domain ('' and 'ai.onnx'), 13;")
+    assert findings_of(tmp_path, DOUBLE, head='10, opset_import: ["": 20, "ai.onnx": 20]') == []
+
+
+def test_inputs_with_a_default_value_are_extra_inputs_where_they_need_not_be_inputs(tmp_path: Path) -> None:
+    graph = (
+        "g (float[batch, 4] x, int64[batch] n, float[4] a, float[4] b, float[4] c, float[4] d) => (float[batch, 4] y)"
+        " <float[4] a = {1, 2, 3, 4}, float[4] b = {1, 2, 3, 4}, float[4] c = {1, 2, 3, 4}, float[4] d = {1, 2, 3, 4}>"
+        " {p = Mul(a, b) q = Mul(c, d) r = Mul(p, q) y = Mul(x, r)}"
+    )
+    ((stage, error_class, message),) = findings_of(tmp_path, graph)
+    assert (stage, error_class) == ("check", "ExtraInput")
+    assert "default value that were not asked for (a, b, c and 1 more); callers may change them" in message
+    old = Contract(8, INPUTS, OUTPUTS)
+    assert findings_of(tmp_path, graph, old, head='3, opset_import: ["": 8]') == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        ("r = RandomUniform<shape = [1]>() y = Add(x, r)", {"RandomUniform": True}),
+        ("y = RandomNormalLike(x)", {"RandomNormalLike": True}),
+        ("p = Sigmoid(x) y = Bernoulli(p)", {"Bernoulli": True}),
+        ("y = Dropout(x)", {}),
+        ("y = Dropout(x, half)", {}),
+        ("y = Dropout(x, half, no)", {}),
+        ("y = Dropout(x, none, yes)", {}),
+        ("y = Dropout(x, half, yes)", {"Dropout": True}),
+        ("t = Constant<value = bool {1}>() y = Dropout(x, , t)", {"Dropout": True}),
+        ("t = Not(no) y = Dropout(x, half, t)", {"Dropout": False}),
+        (
+            "y = If(yes) <then_branch = t () => (float[batch, 4] a) {a = Dropout(x, half, yes)},"
+            " else_branch = e () => (float[batch, 4] b) {b = RandomUniformLike(x)}>",
+            {"Dropout": True, "RandomUniformLike": True},
+        ),
+        ("y = own.random_walk(x)", {"Multinomial": True}),
+        ("y = com.microsoft.BiasDropout(x, x, x, half, yes)", {"com.microsoft::BiasDropout": False}),
+    ],
+)
+def test_operators_that_draw_are_told(tmp_path: Path, nodes: str, found: dict[str, bool]) -> None:
+    graph = (
+        "g (float[batch, 4] x, int64[batch] n) => (float[batch, 4] y)"
+        f" <float half = {{0.5}}, float none = {{0}}, bool yes = {{1}}, bool no = {{0}}> {{{nodes}}}"
+        ' <opset_import: ["": 20], domain: "own"> random_walk (a) => (b) {i = Multinomial(a) f = CastLike(i, a)'
+        ' s = ReduceSum(f) b = Add(a, s)} <opset_import: ["": 20], domain: "own"> unused (a) => (b)'
+        " {b = RandomNormalLike(a)}"
+    )
+    head = '10, opset_import: ["": 20, "own": 1, "com.microsoft": 1]'
+    assert facts_of(tmp_path, graph, head=head)["random_operators"] == found
+
+
 def test_an_ir_version_below_the_opset_is_found(tmp_path: Path) -> None:
     requested = Contract(23, INPUTS, OUTPUTS)
     assert findings_of(tmp_path, DOUBLE, requested, head='11, opset_import: ["": 23]') == []

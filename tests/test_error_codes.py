@@ -143,7 +143,14 @@ def test_every_error_class_has_a_code() -> None:
 
 
 def test_every_class_that_a_verdict_or_a_finding_names_has_a_code() -> None:
-    sources = [PROJECT / "batch_export" / name for name in ("judge/problems.py", "plan/walk.py", "stages/check.py")]
+    names = (
+        "judge/problems.py",
+        "judge/declared_names.py",
+        "judge/needless_draws.py",
+        "plan/walk.py",
+        "stages/check.py",
+    )
+    sources = [PROJECT / "batch_export" / name for name in names]
     named = {
         found
         for path in sources
@@ -153,7 +160,7 @@ def test_every_class_that_a_verdict_or_a_finding_names_has_a_code() -> None:
         for found in found
         if found
     }
-    assert {"StaticAxis", "OpsetMismatch", "NothingFinite", "SizeRefused"} <= named | set(KINDS)
+    assert {"StaticAxis", "TiedAxes", "OpsetMismatch", "NothingFinite", "SizeRefused"} <= named | set(KINDS)
     assert [one for one in sorted(named | set(KINDS)) if explanation_of(one) is None] == []
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recording import cell, circumstances, failed, passed, write_run
@@ -18,7 +19,7 @@ from batch_export.errors import UsageError
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.record import ActionFacts, Record
 from batch_export.report.history import MIGRATIONS, SCHEMA, Entry, open_history
-from batch_export.report.making import agree
+from batch_export.report.making import Makings, agree
 from batch_export.report.trend import sentences, steps, trend
 from batch_export.runner.evidence_digests import seen_by
 from batch_export.runner.surroundings import Surroundings
@@ -186,6 +187,20 @@ def test_what_a_cell_was_made_of_is_in_its_history(tmp_path: Path) -> None:
     ]
     assert len({plain, *differing}) == len(differing) + 1
     assert not any(agree(json.loads(plain), json.loads(other)) for other in differing)
+
+
+def test_arguments_that_json_has_no_word_for_are_told_apart(tmp_path: Path) -> None:
+    spec = write_run(tmp_path / "outputs/2026-11-01/1", [passed(HERE)])
+
+    def making(**arguments: Any) -> dict[str, str]:
+        models = (replace(spec.matrix.models[0], arguments=arguments),)
+        asked = replace(spec, matrix=replace(spec.matrix, models=models))
+        return Makings(asked, circumstances("").toolchain).of(passed(HERE))
+
+    names = {0: "cat", 1: "dog"}
+    assert making(names=names) == making(names=dict(names))
+    made = [making(names=names), making(names={"0": "cat", "1": "dog"}), making(k=float("inf")), making(k=None)]
+    assert len({one["model"] for one in made}) == 4
 
 
 def test_files_and_packages_that_actions_used_are_short_digests() -> None:

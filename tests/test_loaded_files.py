@@ -399,6 +399,64 @@ def test_a_file_that_nobody_can_read_or_find_is_recorded_as_such(root: Path) -> 
     assert (sources["gone.bin"], len(sources["weights.bin"])) == ("absent", 64)
 
 
+@pytest.mark.parametrize(
+    ("code", "places"),
+    [
+        (
+            "sys.path[:0] = ['over', str(root / 'vendor'), str(root)]; import kept, mine",
+            {
+                "over/kept": "no module",
+                "vendor/kept": "module kept.py",
+                "over/mine": "no module",
+                "vendor/mine": "no module",
+            },
+        ),
+        (
+            "sys.path.insert(0, str(root)); import parted; parted.__path__.insert(0, str(root / 'over')); "
+            "import parted.inner",
+            {"over/inner": "no module", "parted/inner": "module inner.py"},
+        ),
+    ],
+    ids=["the path", "a package's path"],
+)
+def test_folders_that_an_import_looked_in_first_count(root: Path, code: str, places: dict[str, str]) -> None:
+    for name in ("over", "vendor", "parted"):
+        (root / name).mkdir()
+    for name in ("vendor/kept.py", "parted/__init__.py", "parted/inner.py"):
+        (root / name).write_text("")
+    asked = seen_and_asked(root, code)[3]
+    assert {name: asked.get(name) for name in places} == places
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
+    root: Path, how: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    name = str(tmp_path_factory.mktemp("elsewhere") / "weights.bin")
+    code = (
+        f"import contextlib\nwith contextlib.suppress(OSError): open({name!r})\n"
+        f"told = [dict(watched.sources(failed=failed)).get({name!r}) for failed in (False, True, False)]\n"
+        "assert told == [None, 'absent', None], told"
+    )
+    seen(root, code, how)
+
+
+@linux_only
+def test_what_a_failed_step_asked_about_in_vain_counts_wherever_it_would_lie(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    there = tmp_path_factory.mktemp("elsewhere")
+    name = str(there / "weights.bin")
+    code = (
+        f"os.path.exists({name!r}); os.path.exists({str(there)!r}); os.path.exists('/usr/lib/weights.bin')\n"
+        "watched.sources()\n"
+        "told = [{name for name, _ in watched.asked(failed=failed) if name[0] == '/'} for failed in (False, True)]\n"
+        f"assert told == [set(), {{{name!r}}}], told"
+    )
+    seen(root, code)
+
+
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 @pytest.mark.parametrize(
@@ -434,13 +492,21 @@ def test_a_signal_that_interrupts_an_answer_does_not_hold_the_call_for_ever(root
 
 
 @linux_only
-def test_a_users_extended_attributes_count_beside_the_content(root: Path) -> None:
+@pytest.mark.parametrize(
+    "question",
+    [
+        "os.getxattr('weights.bin', 'user.scale')",
+        "os.getxattr(os.open('weights.bin', 0), 'user.scale')",
+        "os.listxattr(os.open('weights.bin', 0))",
+    ],
+)
+def test_a_users_extended_attributes_count_beside_the_content(root: Path, question: str) -> None:
     path = root / "weights.bin"
     try:
         os.setxattr(path, "user.scale", b"2")
     except OSError as error:
         pytest.skip(f"no extended attributes here: {error}")
-    _, _, _, asked = seen_and_asked(root, "open('weights.bin').read(); os.getxattr('weights.bin', 'user.scale')")
+    _, _, _, asked = seen_and_asked(root, f"open('weights.bin').read(); {question}")
     state = asked["weights.bin"]
     assert state_now(str(path), state) == state != "attributes none"
     os.setxattr(path, "user.scale", b"3")

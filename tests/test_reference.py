@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -152,6 +153,48 @@ def test_randomness_is_noise(tmp_path: Path) -> None:
     for case in facts["cases"]:
         assert case["noise"][0] == 0.0
         assert 0.0 < case["noise"][1] < 1.0
+
+
+def _of_kinds(number: float) -> dict[str, Tensor]:
+    dense, meta = torch.tensor([[0.0, number], [torch.nan, 0.0]]), torch.ones(2, device="meta")
+    rows = [torch.full((2,), number), torch.ones(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "coo": dense.to_sparse(),
+            "csr": dense.to_sparse_csr(),
+            "csc": dense.to_sparse_csc(),
+            "bsr": dense.to_sparse_bsr((1, 1)),
+            "quantised": torch.quantize_per_tensor(torch.full((3,), number), 0.1, 0, torch.qint8),
+            "nested": torch.nested.nested_tensor(rows),
+            "jagged": torch.nested.nested_tensor(rows, layout=torch.jagged),
+            "mkldnn": torch.full((3,), number).to_mkldnn(),
+            "meta": meta,
+        }
+
+
+@pytest.mark.parametrize("kind", _of_kinds(2.0))
+def test_tensors_of_any_kind_are_compared(kind: str) -> None:
+    given, again, another = _of_kinds(2.0)[kind], _of_kinds(2.0)[kind], _of_kinds(3.0)[kind]
+    assert same(given, again)
+    assert same(given, another) is (kind == "meta")
+    assert not same(given, torch.ones(5, dtype=torch.float64))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["coo", "csr", "quantised", "nested", "jagged", "mkldnn"])
+def test_buffers_of_any_kind_are_put_back(kind: str) -> None:
+    given, module = _of_kinds(2.0)[kind], nn.Module()
+    module.register_buffer("kept", given)
+    state = ModuleState(module)
+    assert state.changed() == {}
+    state.restore()
+    assert module.kept is given
+    module.kept = _of_kinds(3.0)[kind]
+    assert list(state.changed()) == ["kept"]
+    state.restore()
+    assert module.kept is given
+    assert same(given, _of_kinds(2.0)[kind])
 
 
 def test_only_the_smallest_case_runs_twice(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -185,6 +186,29 @@ def test_the_class_of_an_exception_says_where_it_belongs(error: BaseException, s
     assert (failure.stage, failure.error_class) == (stage, type(error).__name__)
     assert failure.message
     assert "\n" not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("cause", "stage"),
+    [
+        (ConnectionRefusedError("x"), "environment"),
+        (TimeoutError("x"), "environment"),
+        (socket.gaierror(-2, "Name or service not known"), "environment"),
+        (OSError(errno.ENOSPC, "full"), "environment"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), "model"),
+        (ValueError("x"), "model"),
+    ],
+)
+def test_what_a_builder_could_not_reach_is_no_fact_of_the_model(cause: Exception, stage: str) -> None:
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            raise RuntimeError("a library says it in its own words") from error
+    except RuntimeError as error:
+        told = ModelError("the builder raised")
+        told.__cause__ = error
+    assert failure_from(told, "Reference").stage == stage
 
 
 def test_a_failure_keeps_the_place_and_the_traceback() -> None:

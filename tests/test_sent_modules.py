@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from batch_export.errors import UsageError
 from batch_export.stages import sent_module
 from batch_export.stages.probe_request import ProbeRequest
 from batch_export.stages.state import ModuleState
@@ -120,6 +121,24 @@ def test_buffers_of_a_scripted_module_are_put_back() -> None:
     state.restore()
     assert int(module.steps) == 0
     assert not state.changed()
+
+
+class _Sparse(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("edges", torch.eye(3).to_sparse())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.edges.to_dense()  # type: ignore[operator]
+
+
+def test_what_torch_has_no_file_for_is_one_sentence(tmp_path: Path) -> None:
+    request: ProbeRequest = request_of("mine", "", ["x=float32[2, 3]"], [])
+    with pytest.raises(
+        UsageError, match=r"the model 'mine' cannot be written to a file: NotImplementedError.*give the f"
+    ):
+        sent_module.sent(_Sparse(), request, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

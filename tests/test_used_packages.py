@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 
 import pytest
 
+from batch_export.action import ActionResult
+from batch_export.runner.asked_about import MissingModules
+from batch_export.runner.askers import Askers
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.used_packages import UsedPackages
+from batch_export.sources import distributions, search_path
 from batch_export.sources.import_names import ImportNames
+from batch_export.sources.recorded import changes
 
 
 @pytest.fixture
@@ -38,3 +44,28 @@ def test_what_an_earlier_step_imported_counts_for_later_ones_and_what_ours_impor
     found = dict(used.packages(["mine.build"], (), {}))
     assert "firstly" in found
     assert "secondly" not in found
+
+
+def test_a_module_that_another_distribution_adds_to_a_namespace_counts(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    (site / "sharing").mkdir()
+    (site / "sharing/first.py").write_text("")
+    (site / "sharing/inner").mkdir()
+    missing = MissingModules(Askers(()))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, missing])
+    importlib.import_module("sharing.first")
+    for name in ("sharing.second", "sharing.inner.third", "firstly.fourth"):
+        with pytest.raises(ImportError):
+            importlib.import_module(name)
+    assert missing.shared == {"sharing.second", "sharing.inner.third"}  # who owns a file says what lies beside it
+    packages = tuple((f"{distributions.WITHOUT_METADATA}{name}", distributions.ABSENT) for name in missing.shared)
+    result = ActionResult("Reference", "k", packages=packages)
+    assert list(changes(result, [], tmp_path)) == []
+    (site / "sharing/second.py").write_text("")
+    (site / "second-1.0.dist-info").mkdir()
+    (told,) = changes(result, [], tmp_path)
+    assert told.startswith("package sharing.second: absent -> content ")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sharing"]:
+        del sys.modules[name]

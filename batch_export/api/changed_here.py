@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from batch_export.stages.code_state import CODE, OPTIMISED, PLAIN, UNCERTAIN
+from batch_export.stages.code_state import CLASS, CODE, MOST, OPTIMISED, PLAIN, UNCERTAIN
 
 _OF_PROCESSES = frozenset({"os", "sys", "__file__", "__name__"})
 _DEEPEST = 5
@@ -29,10 +29,23 @@ def changed_here(here: Mapping[str, str], anew: Mapping[str, str]) -> list[str]:
     if here.get(OPTIMISED) != anew.get(OPTIMISED):
         return []
     other = [name for name in anew if name in here and here[name] != anew[name]]
+    own = _methods_of_one_side(here, anew)
     sources = _Sources()
-    stored = {one for module in {*map(_module_of, anew)} if other for one in sources.stored(module)}
-    told = (name for name in other if name.rpartition(".")[2] not in stored)
-    return sorted(name for name in told if _is_another(anew[name], here[name], name, sources))
+    stored = {one for module in {*map(_module_of, anew)} if other or own for one in sources.stored(module)}
+    told = (name for name in (*other, *own) if name.rpartition(".")[2] not in stored)
+    return sorted(name for name in told if name in own or _is_another(anew[name], here[name], name, sources))
+
+
+def _methods_of_one_side(here: Mapping[str, str], anew: Mapping[str, str]) -> set[str]:
+    """Methods that a class has in one of the processes alone: added over one that it inherits, or taken away."""
+    if max(len(here), len(anew)) >= MOST:  # not all was looked at
+        return set()
+    classes = {text.split(" ")[1] for name, text in anew.items() if text.startswith(CLASS) and here.get(name) == text}
+    return {
+        name
+        for name in here.keys() ^ anew.keys()
+        if name.rpartition(".")[0] in classes and here.get(name, anew.get(name, "")).startswith(CODE)
+    }
 
 
 def _is_another(before: str, now: str, name: str, sources: _Sources) -> bool:

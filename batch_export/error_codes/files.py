@@ -30,7 +30,7 @@ FILES = (
         "OpsetMismatch",
         "The file has another opset than the one asked for",
         "The exporter delivered what it could and did not say so. A cell of opset 20 says nothing if the file has "
-        "opset 18.",
+        "opset 18, or a second version under the domain's other name, 'ai.onnx'.",
         Kind.EXPORTER,
         _write("pass", opset="18"),
         "Use the opset that the exporter really writes, or another exporter.",
@@ -113,7 +113,7 @@ for node in model.graph.node:
         "BE312",
         "ExtraInput",
         "The file has an input that was not asked for",
-        "Often a weight or a buffer that was left without a value.",
+        "Often a weight or a buffer that was left without a value, or one that is an input with a default value.",
         Kind.EXPORTER,
         _write('model.graph.input.append(onnx.helper.make_tensor_value_info("more", 1, [1]))'),
         "List it in the model's `inputs`, or mend the exporter.",
@@ -259,6 +259,17 @@ model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("flat", 1, ["e
         _EXPORTER + "The sentence has both.",
     ),
     Explanation(
+        "BE326",
+        "TiedAxes",
+        "Axes of one name in the file have different sizes",
+        "All axes of one name are of one size by the standard, and runtimes plan their memory by that. The exporter "
+        "gave two axes that may differ one name, let two names change places, or named an axis of an output after "
+        "another one. Axes that the model itself makes equal, or that broadcast, are one axis by right.",
+        Kind.EXPORTER,
+        _write('model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "batch"'),
+        _EXPORTER + "Give each axis the name that was asked for, and a name of its own to an axis that nobody named.",
+    ),
+    Explanation(
         "BE331",
         "NoModel",
         "The exporter wrote no ONNX file",
@@ -268,6 +279,24 @@ model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("flat", 1, ["e
 A stage of one's own returns no model. A plug-in that writes no file is a TranslationError (BE204).
 """,
         "Write the file to `path`; external data lies beside it.",
+    ),
+    Explanation(
+        "BE332",
+        "RandomOperator",
+        "The file draws random numbers, and the model draws none",
+        "An operator such as RandomUniform, or a Dropout in training mode, is new at every run: that the runs of the "
+        "comparison agreed says nothing of the next one.",
+        Kind.EXPORTER,
+        _write(
+            """
+name = model.graph.output[0].name
+drawn = {"shape": [1], "low": 0.0, "high": 1e-9}
+model.graph.node.append(onnx.helper.make_node("RandomUniform", [], ["drawn"], **drawn))
+model.graph.node.append(onnx.helper.make_node("Add", [name, "drawn"], ["sum"]))
+model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("sum", 1, ["batch", 4]))
+"""
+        ),
+        _EXPORTER + "A Dropout of a model in eval mode is left out, or has no third input.",
     ),
 )
 """By rising code."""

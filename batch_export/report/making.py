@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from batch_export.digest import digest_value
+from batch_export.exact_json import exact
 from batch_export.record import Record
 from batch_export.runner.evidence_digests import SHORT
 from batch_export.sources.toolchain import Toolchain
@@ -58,7 +59,7 @@ class Makings:
         if (axis, name) not in self._known:
             spec = self._specs[axis].get(name)
             source = self._toolchain.targets.get(getattr(spec, "target", ""), "")
-            self._known[axis, name] = _short([spec, source])
+            self._known[axis, name] = _short([exact(spec), source])  # arguments hold what JSON has no word for
         return self._known[axis, name]
 
 

@@ -31,6 +31,8 @@ class MissingModules:
         """Where they would be found."""
         self.tops: set[str] = set()
         """Those of the top level, by name."""
+        self.shared: set[str] = set()
+        """Those of packages without a file (namespaces), to which each distribution may add modules, by name."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -39,6 +41,8 @@ class MissingModules:
         if self._askers.count(sys._getframe(1), importing=True):
             if path is None:
                 self.tops.add(name)
+            elif getattr(sys.modules.get(name.rpartition(".")[0]), "__file__", None) is None:
+                self.shared.add(name)
             for folder in list(sys.path if path is None else path):
                 place = os.path.abspath(os.path.join(folder, name.rpartition(".")[2]))
                 self.paths.update(place + suffix for suffix in ("", *SOURCE_SUFFIXES, *EXTENSION_SUFFIXES))
@@ -76,6 +80,33 @@ def states(
         if name not in implied or not follows_from_content(state):
             found.add((name, state))
     return tuple(sorted(found))
+
+
+def earlier_places(modules: Mapping[str, str]) -> set[str]:
+    """Returns where an import looked before it found a module: paths without an ending, by the path as it is now.
+
+    Args:
+        modules: local modules, name -> file.
+    """
+    found: set[str] = set()
+    places: dict[str, list[str]] = {}
+    for module, file in modules.items():
+        parent, _, name = module.rpartition(".")
+        if parent not in places:
+            places[parent] = _search_places(parent)
+        home, folders = os.path.dirname(module_of(file) or file), places[parent]
+        if home in folders:  # else it was not found by its name
+            found.update(os.path.join(folder, name) for folder in folders[: folders.index(home)])
+    return found
+
+
+def _search_places(package: str) -> list[str]:
+    """Returns the folders in which modules of a package are looked for, or of none: those of the path."""
+    try:
+        places = list(sys.modules[package].__path__ if package else sys.path)
+        return [os.path.abspath(place) for place in places]
+    except Exception:  # modules may be lazy objects whose attributes raise
+        return []
 
 
 def packages_without_file(modules: Mapping[str, str], file_of: Callable[[str], str | None]) -> set[str]:

@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 
 from batch_export.action import ActionResult, ModelArtifact
+from batch_export.judge.declared_names import wrongly_named
 from batch_export.judge.declared_sizes import wrongly_fixed
+from batch_export.judge.needless_draws import needless_draws
 from batch_export.plan.matrix import PlannedCell
 from batch_export.plan.walk import Chain
 from batch_export.record import ActionFacts, Failure, OnnxFacts, Record, RunFacts
@@ -51,6 +53,7 @@ def assemble(
     facts = {name: result.facts for name, result in by_step.items()}
     run, check, runs = facts.get("Run", {}), facts.get("Check", {}), _runs(chain)
     findings = msgspec.convert(check.get("findings", ()), tuple[Failure, ...])
+    guards = facts.get("Capture", {}).get("guards", ())
     return Record(
         cell=cell.cell,
         verdict="fail",
@@ -59,7 +62,12 @@ def assemble(
         onnx=_onnx(by_step.get("Translate"), check, store),
         actions=actions,
         failure=next(iter([*failures, *filter(None, [chain.ending.failure, failure])]), None),
-        findings=(*findings, *wrongly_fixed(check.get("outputs", ()), runs)),
+        findings=(
+            *findings,
+            *wrongly_fixed(check.get("outputs", ()), runs),
+            *wrongly_named(check, cell.model, cell.cell.dynamic, runs, guards),
+            *needless_draws(facts.get("Reference", {}), check),
+        ),
         runs=runs,
         placement=run.get("placement", {}),
         log=log,
@@ -105,11 +113,10 @@ def _no_oracle(chain: Chain) -> dict[str, str]:
 def _randomness(by_step: dict[Any, ActionResult]) -> dict[str, list[str]]:
     """Returns the operators of the file that draw random numbers, where eager's values are random."""
     reference, check = by_step.get("Reference"), by_step.get("Check")
-    if reference is None or check is None or not reference.facts.get("random") or "operators" not in check.facts:
+    if reference is None or check is None or not reference.facts.get("random"):
         return {}
-    words = ("random", "dropout", "bernoulli", "multinomial")
-    drawing = [name for name in check.facts["operators"] if any(word in name.lower() for word in words)]
-    return {"random_operators": drawing}
+    drawing = check.facts.get("random_operators")
+    return {} if drawing is None else {"random_operators": list(drawing)}
 
 
 def _changed_by_exporter(by_step: dict[Any, ActionResult]) -> dict[str, dict[str, list[str]]]:

@@ -57,7 +57,7 @@ _EXECVE, _EXECVEAT = Call("opens", -1, 0), Call("opens", 0, 1)
 _STATAT = Call("status", 0, 1, 3, by_descriptor=True)
 _STATX = Call("status", 0, 1, 2, by_descriptor=True)
 _ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
-_ATTRIBUTES = Call("attributes", -1, 0)
+_ATTRIBUTES, _ATTRIBUTES_OPEN = Call("attributes", -1, 0), Call("attributes", 0, -1)
 _MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
 _MOVED, _MOVED_AT = Call("moves", -1, 1, source=0), Call("moves", 2, 3, source=1, source_folder=0)
 _NAMED, _NAMED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
@@ -104,6 +104,8 @@ MACHINES = {
             192: _ATTRIBUTES,
             194: _ATTRIBUTES,
             195: _ATTRIBUTES,
+            193: _ATTRIBUTES_OPEN,
+            196: _ATTRIBUTES_OPEN,
             132: _TOUCHED,  # utime
             235: _TOUCHED,
             261: _TOUCHED_AT,
@@ -151,6 +153,8 @@ MACHINES = {
             9: _ATTRIBUTES,
             11: _ATTRIBUTES,
             12: _ATTRIBUTES,
+            10: _ATTRIBUTES_OPEN,
+            13: _ATTRIBUTES_OPEN,
             88: _TOUCHED_AT,
             53: _ALTERED_AT,  # fchmodat
             54: _ALTERED_AT,

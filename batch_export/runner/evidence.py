@@ -68,19 +68,21 @@ class Evidence:
         self._distributions.watch()
         self._files.watch(channel)
 
-    def of_step(self, cell: PlannedCell) -> Seen:
+    def of_step(self, cell: PlannedCell, *, failed: bool = False) -> Seen:
         """Returns what a step that ran the cell's model has used, together with the steps before it."""
         targets = [cell.model.target]
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)
-        sources = self._files.sources(self._distributions.folders)
-        asked = self._files.asked()
+        sources = self._files.sources(self._distributions.folders, failed=failed)
+        asked = self._files.asked(failed=failed)
         missing = self._files.missing.tops
         packages = self._packages.packages(
             targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages
         )
+        shared = {f"{distributions.WITHOUT_METADATA}{name}" for name in self._files.missing.shared}
+        absent = {name: distributions.state(name) for name in shared}
         started = {name: distributions.state(name) for name in start_up.NAMES}
-        packages = tuple(sorted({**dict(packages), **self._distributions.states(), **started}.items()))
+        packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
         tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
         modules = ModuleStates(self._roots)
         instead = {(top, modules.of(top)) for top in tops}  # local ones would be imported in their place

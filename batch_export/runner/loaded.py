@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
-from batch_export.runner.asked_about import MissingModules, packages_without_file, states
+from batch_export.runner.asked_about import MissingModules, earlier_places, packages_without_file, states
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.kernel_filter import be_watched
@@ -155,14 +155,15 @@ class LoadedFiles:
             and relative_name(Path(file), self._roots) is not None
         }
 
-    def sources(self, searched: Collection[str] = ()) -> tuple[tuple[str, Digest], ...]:
+    def sources(self, searched: Collection[str] = (), *, failed: bool = False) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
-        A file that is not there counts as such, if it was looked for in a root; what this process or one that it
-        started has made does not count.
+        A file that is not there counts as such, if it was looked for in a root, or anywhere by a step that failed; what
+        this process or one that it started has made does not count.
 
         Args:
             searched: folders in which the metadata of distributions was looked for.
+            failed: whether the step failed, which a file that is there by then may mend.
         """
         opened = self._opened_last = self._opened()
         self._used.clear()
@@ -191,26 +192,35 @@ class LoadedFiles:
                     self._nameless.add(name)
                 continue
             digest = self._digest(path, opened.get(name))
-            if digest and (digest != ABSENT or not recorded.startswith(os.sep)):
+            if digest and (digest != ABSENT or failed or not recorded.startswith(os.sep)):
                 found[recorded] = digest
                 self._used.add(str(path))
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
         return tuple(sorted(self._sources.items()))
 
-    def asked(self) -> tuple[tuple[str, str], ...]:
-        """Returns what was asked about in the roots, without its content mattering; to be called after `sources`."""
+    def asked(self, *, failed: bool = False) -> tuple[tuple[str, str], ...]:
+        """Returns what was asked about in the roots, without its content mattering; to be called after `sources`.
+
+        Args:
+            failed: whether the step failed: what it asked about in vain counts anywhere then.
+        """
         asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
         chosen = self._links_to_what_was_used()
         found = states(
             asked | self._asked,
             self._opened_last,
             self._sources,
-            lambda name, is_data: chosen.get(name) or self._names.of_asked(name, is_data=is_data),
+            lambda name, is_data: (
+                chosen.get(name)
+                or self._names.of_asked(name, is_data=is_data)
+                or (self._names.of_absent(name) if failed else None)
+            ),
         )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
-        without_file = map(self._names.of_asked, packages_without_file(self.modules(), file_of))
-        imported = filter(None, {*map(module_of, names), *without_file})
+        local = self.modules()
+        elsewhere = map(self._names.of_asked, packages_without_file(local, file_of) | earlier_places(local))
+        imported = filter(None, {*map(module_of, names), *elsewhere})
         modules = ModuleStates(self._roots)
         taken = {(name, modules.of(name)) for name in imported}
         return tuple(sorted({*found, *made.items(), *taken}))

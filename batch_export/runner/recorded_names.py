@@ -93,6 +93,14 @@ class Names:
             return None
         return relative if is_first(relative, path, self._roots) else path
 
+    def of_absent(self, name: str) -> str | None:
+        """The name to record for what is nowhere, outside the roots; None for what is there or does not count."""
+        folder, file = os.path.split(name.rstrip(os.sep))
+        path = os.path.join(os.path.realpath(folder), file)
+        if path.startswith(self.prefixes) or not os.path.isabs(name) or os.path.lexists(path) or file.startswith("<"):
+            return None
+        return None if is_installed(Path(path)) or not self.may_count(path) else path
+
     def chosen(self, name: str, real: Path) -> Path:
         """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
         path = Path(name)

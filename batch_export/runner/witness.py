@@ -202,9 +202,11 @@ class Witness:
             raise
         finally:
             os.close(memory)
-        if not name and call.does not in ("touches", "alters", "lists"):
+        if not name and call.path >= 0 and call.does not in ("touches", "alters"):
             return  # by the descriptor alone, whose opening was seen
         path = _absolute(task, name, arguments[call.folder] if call.folder >= 0 else _AT_FDCWD)
+        if not path.startswith(os.sep):
+            return  # a pipe or a socket
         if source:
             source = _absolute(task, source, arguments[call.source_folder] if call.source_folder >= 0 else _AT_FDCWD)
         self._enter(task, call, path, flags, source)

@@ -278,7 +278,8 @@ class Worker:
         return ActionResult(action.mnemonic, action.key, output.facts, artifacts, model, output.failure)
 
     def _with_evidence(self, step: plan.Step, result: ActionResult, seconds: float) -> ActionResult:
-        seen = self._evidence.of_step(self._cell) if step.kind.builds else self._evidence.of_ours()
+        failed = result.failure is not None
+        seen = self._evidence.of_step(self._cell, failed=failed) if step.kind.builds else self._evidence.of_ours()
         for text in seen.warnings:
             self._warn(text)
         return ActionResult(

@@ -1,9 +1,9 @@
 """The realised contract of a file, compared with the requested one.
 
 An ONNX file and a `Contract` arrive; facts leave: `opset`, `ir_version`, `nodes`, `bytes` (external data included),
-`operators` (how many of each), `inputs` and `outputs` (`name`, `dtype`, `shape`), and `findings`: plain `Failure`
-values, one sentence each. A finding is not a failure of the stage: the verdict decides. Nothing is run, and no weight
-is loaded.
+`operators` (how many of each), `random_operators` (those that may draw random numbers, each with whether it is known
+to), `inputs` and `outputs` (`name`, `dtype`, `shape`), and `findings`: plain `Failure` values, one sentence each. A
+finding is not a failure of the stage: the verdict decides. Nothing is run, and no weight is loaded.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ from batch_export.record import Failure, Stage
 from batch_export.stages.external_data import external_data_findings, external_files
 from batch_export.stages.mutations import mutation_output
 from batch_export.stages.output import StageOutput
+from batch_export.stages.random_operators import random_operators
 from batch_export.words import error_line
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+_OVERRIDABLE = 4
+"""The IR version from which on an initializer need not be an input."""
+_NAMES = 3
 
 
 def execute(model_path: Path, requested: Contract) -> StageOutput:
@@ -41,6 +45,7 @@ def execute(model_path: Path, requested: Contract) -> StageOutput:
         *missing,
         *([] if missing else _checker_findings(model_path)),
         *_input_findings(inputs, requested.inputs),
+        *_default_findings(model, requested.inputs),
         *_output_findings(outputs, requested),
     ]
     operators = Counter(_operator(node) for node in _nodes(model))
@@ -51,6 +56,7 @@ def execute(model_path: Path, requested: Contract) -> StageOutput:
         "nodes": sum(operators.values()),
         "bytes": model_path.stat().st_size + sum(path.stat().st_size for path in data if path.is_file()),
         "operators": dict(sorted(operators.items())),
+        "random_operators": random_operators(model),
         "inputs": [msgspec.to_builtins(value) for value in inputs],
         "outputs": [msgspec.to_builtins(value) for value in outputs],
         "findings": [msgspec.to_builtins(finding) for finding in findings],
@@ -62,6 +68,13 @@ def _version_findings(model: onnx.ModelProto, opset: int, requested: int) -> Ite
     if opset != requested:
         yield Failure("opset", "OpsetMismatch", f"opset {requested} was asked for, the file has opset {opset}")
     known = [entry for entry in model.opset_import if entry.domain in _DEFAULT_DOMAINS]
+    others = sorted({entry.version for entry in known} - {opset})
+    if others:
+        message = (
+            f"the file has opset {opset} and, by another name of the same domain ('' and 'ai.onnx'), {_words(others)}; "
+            "which of them holds is the runtime's guess. Next step: write one"
+        )
+        yield Failure("opset", "OpsetMismatch", message)
     try:
         lowest = onnx.helper.find_min_ir_version_for(known)
     except ValueError:
@@ -101,6 +114,22 @@ def _input_findings(realised: Sequence[TensorContract], requested: Sequence[Tens
     for name, request in zip(wanted, requested, strict=True):
         if name in by_name:
             yield from _tensor_findings("input", by_name[name], request)
+
+
+def _default_findings(model: onnx.ModelProto, requested: Sequence[TensorContract]) -> Iterator[Failure]:
+    """A finding where weights are inputs as well, which since IR version 4 says that callers may put others there."""
+    if model.ir_version < _OVERRIDABLE:
+        return
+    weights, wanted = {tensor.name for tensor in model.graph.initializer}, {value.name for value in requested}
+    names = [value.name for value in model.graph.input if value.name in weights and value.name not in wanted]
+    if names:
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        message = (
+            f"the file has inputs with a default value that were not asked for ({_listed(names[:_NAMES])}{more}); "
+            "callers may change them, so that runtimes fold nothing of them. Next step: take them off the graph's "
+            "inputs (keep_initializers_as_inputs=False); their initializers stay"
+        )
+        yield _finding("ExtraInput", message)
 
 
 def _output_findings(realised: Sequence[TensorContract], requested: Contract) -> Iterator[Failure]:
@@ -156,7 +185,7 @@ def _finding(error_class: str, message: str, stage: Stage = "check") -> Failure:
 
 
 def _inputs(model: onnx.ModelProto) -> list[TensorContract]:
-    # Before IR version 4 initializers were listed among the inputs; such an input need not be fed.
+    # Before IR version 4 initializers were listed among the inputs; such an input need not be fed, then as now.
     initializers = {tensor.name for tensor in model.graph.initializer}
     return [_described(value) for value in model.graph.input if value.name not in initializers]
 
@@ -191,6 +220,10 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 def _operator(node: onnx.NodeProto) -> str:
     return node.op_type if node.domain in _DEFAULT_DOMAINS else f"{node.domain}::{node.op_type}"
+
+
+def _words(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _listed(names: Sequence[str]) -> str:

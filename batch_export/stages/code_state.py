@@ -6,6 +6,7 @@ only plain ones have a text of their own. torch is not imported here, and nothin
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import os
 import sys
@@ -27,7 +28,8 @@ UNCERTAIN, _VERSIONED = "?", "-"
 """The last words of texts of code that is not as its source says (pytest rewrites its own), and that is installed."""
 
 _SINGLE = (bool, int, float, complex, str, bytes, type(None))
-_MOST = 5_000
+MOST = 5_000
+"""Texts that are made."""
 
 
 def code_state(target: str) -> dict[str, str]:
@@ -40,7 +42,7 @@ def code_state(target: str) -> dict[str, str]:
         return {}
     found = {OPTIMISED: str(sys.flags.optimize)}
     todo: list[tuple[str, Any]] = [(f"{module}.{attribute}", value)]
-    while todo and len(found) < _MOST:
+    while todo and len(found) < MOST:
         name, value = todo.pop()
         if name not in found:
             found[name] = _text(value)
@@ -56,9 +58,10 @@ def _text(value: Any) -> str:
             return f"{CODE} {name} {UNCERTAIN if _is_rewritten(value.__module__) else _VERSIONED}"
         defaults = [_default(one) for one in value.__defaults__ or ()]
         named = sorted((name, _default(one)) for name, one in (value.__kwdefaults__ or {}).items())
-        return f"{CODE} {name} {digest_value([_code(value.__code__), defaults, named])[:16]}"
+        hiding = sorted({*_names(value.__code__)} & value.__globals__.keys() & vars(builtins).keys())
+        return f"{CODE} {name} {digest_value([_code(value.__code__), defaults, named, hiding])[:16]}"
     if isinstance(value, type):
-        return f"{CLASS} {value.__module__}.{value.__qualname__}"
+        return " ".join([CLASS, *(f"{one.__module__}.{one.__qualname__}" for one in (value, *value.__bases__))])
     return f"{PLAIN} {digest_value(repr(value))[:16]}" if _is_plain(value) else OTHER
 
 
@@ -83,14 +86,22 @@ def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for attribute, held in vars(value).items():
             if isinstance(_function_in(held), FunctionType) or not attribute.startswith("__"):
                 yield f"{where}.{attribute}", held
-        for base in value.__bases__:
+        for base in (*value.__bases__, type(value)):
             yield f"{base.__module__}.{base.__qualname__}", base
+    elif _is_local(getattr(type(value), "__module__", None)):
+        yield f"{type(value).__module__}.{type(value).__qualname__}", type(value)
 
 
-def _in_module(module: ModuleType, names: set[str]) -> Iterator[tuple[str, Any]]:
-    if _is_local(module.__name__):
-        for one in sorted(names & vars(module).keys()):
-            yield f"{module.__name__}.{one}", vars(module)[one]
+def _in_module(module: ModuleType, names: set[str], known: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """What code may name in a module, and in the modules that it names in it (`package.module.function`)."""
+    if not _is_local(module.__name__) or module.__name__ in known:
+        return
+    for one in sorted(names & vars(module).keys()):
+        held = vars(module)[one]
+        if isinstance(held, ModuleType):
+            yield from _in_module(held, names, (*known, module.__name__))
+        else:
+            yield f"{module.__name__}.{one}", held
 
 
 def _function_in(value: Any) -> Any:

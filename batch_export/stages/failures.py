@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
+import socket
 import traceback
 from typing import cast, get_args
 
@@ -17,7 +18,10 @@ from batch_export.runtime.worker.failures import WorkerEndedError
 from batch_export.steps import FAILURE_STAGE
 from batch_export.words import joined, telling_lines, without_colours
 
-_ENVIRONMENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS})
+_ENVIRONMENT_ERRNOS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EIO, errno.EROFS}
+    | {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN}
+)
 _STAGES: frozenset[str] = frozenset(get_args(Stage))
 _MESSAGE_CHARACTERS = 400
 _LEAST_CHARACTERS = 150
@@ -79,16 +83,21 @@ def _stage(error: BaseException, mnemonic: Mnemonic) -> Stage:
     if isinstance(error, OnnxExporterError):
         return cast("Stage", error.stage) if error.stage in _STAGES else FAILURE_STAGE[mnemonic]
     if isinstance(error, ModelError):
-        return "model"
+        return "environment" if any(map(_is_of_the_moment, _chain(error))) else "model"
     if isinstance(error, MemoryError):
         return "memory"
     if isinstance(error, WorkerEndedError):
         return "crash"
-    if isinstance(error, StoreError | RunError | LibraryMissingError | ConnectionError):
-        return "environment"
-    if isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS:
+    if isinstance(error, StoreError | RunError | LibraryMissingError) or _is_of_the_moment(error):
         return "environment"
     return FAILURE_STAGE[mnemonic]
+
+
+def _is_of_the_moment(error: BaseException) -> bool:
+    """Whether it says something of this machine now, such as a full disk, or of another one that is not reached."""
+    if isinstance(error, ConnectionError | TimeoutError | socket.gaierror):
+        return True
+    return isinstance(error, OSError) and error.errno in _ENVIRONMENT_ERRNOS
 
 
 def _text(error: BaseException) -> str:

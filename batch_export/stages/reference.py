@@ -4,11 +4,12 @@ A workbench arrives; a tensor file with the inputs, outputs and mutated values o
 them. The module leaves as it came: its buffers are put back after every run. Nothing is exported here.
 
 Facts: `cases` (`sizes`, `example`, `rejected`: "" or eager's words about these sizes, `noise`: the largest difference
-of each output between two runs, `variant` where there is one), `parameters`, `deterministic`,
-`random` (two runs differ by more than the default tolerances at ordinary inputs), `inputs` and `outputs`
-(`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes), `built` (what the builder made,
-see `built.py`), `built_again` (what it made when called once more, where these are other tensors). The same `cases` are
-the tensor file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it is needed.
+of each output between two runs, `variant` where there is one), `parameters`, `deterministic`, `random` (two runs differ
+by more than the default tolerances at ordinary inputs), `drew` (torch's generator moved in some run), `inputs` and
+`outputs` (`name`, `dtype`), `mutations` (names of the buffers and inputs that the model changes), `built` (what the
+builder made, see `built.py`), `built_again` (what it made when called once more, where these are other tensors). The
+same `cases` are the tensor file's description. Eager in float64 is a step of its own (`oracle.py`), asked for where it
+is needed.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
     mutated: list[dict[str, Value] | None] = []
     once: set[int] = set()
     first: _Run | None = None
-    random_values = False
+    random_values = drew = False
     planned = axes.cases(bench.model)
     repeated = _cheapest(bench)
     with TensorFileWriter(path) as writer:
@@ -111,6 +112,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
                 )
             first = first or run
             mutated[index] = run.mutations
+            drew |= run.drew
             if every_twice or run.drew or index == repeated or any(cases[0]["noise"]):
                 case["noise"], differs = _noise(run, eager, sizes, variant)
                 random_values |= differs and not variant
@@ -134,6 +136,7 @@ def _written(bench: Workbench, path: Path, every_twice: bool) -> tuple[dict[str,
         "parameters": sum(parameter.numel() for parameter in bench.module.parameters()),
         "deterministic": not random,
         "random": random_values,
+        "drew": drew,
         "inputs": [{"name": name, "dtype": dtype_name(value)} for name, value in inputs.items()],
         "outputs": [{"name": name, "dtype": dtype_name(value)} for name, value in (first.outputs if first else ())],
         "mutations": mutations,

@@ -165,6 +165,9 @@ def _saved(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
         folder: is made where it is not there.
         name: of the file, without what says what is in it.
         save: writes it to a path.
+
+    Raises:
+        UsageError: torch has no form for what is in it; one sentence.
     """
     folder.mkdir(parents=True, exist_ok=True)
     stem, _, suffix = name.rpartition(".")
@@ -174,6 +177,10 @@ def _saved(folder: Path, name: str, save: Callable[[Path], object]) -> Path:
         path = folder / f"{stem}_{_content(beside)[:12]}.{suffix}"
         if not path.exists():
             beside.replace(path)
+    except OSError:
+        raise
+    except Exception as error:
+        raise UsageError(f"the model {stem!r} cannot be written to a file: {class_and_line(error)}. {_NEXT}") from error
     finally:
         beside.unlink(missing_ok=True)
     return path

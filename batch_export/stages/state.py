@@ -5,6 +5,8 @@ A module arrives; its buffers leave as they were. Parameters and plain attribute
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -46,11 +48,33 @@ class ModuleState:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Returns whether two tensors have the same dtype, shape and values, NaN being equal to NaN."""
-    if one.dtype != other.dtype or one.shape != other.shape:
+    """Returns whether two tensors have the same kind, dtype, shape and values, NaN being equal to NaN.
+
+    Of sparse and nested tensors these are those of their parts; of what nothing can be read (`meta`) there are none.
+    """
+    if (one.dtype, one.layout, one.is_nested) != (other.dtype, other.layout, other.is_nested):
         return False
-    if torch.equal(one, other):
+    if one.is_nested or one.layout is not torch.strided:
+        mine, theirs = _parts(one), _parts(other)
+        return len(mine) == len(theirs) and all(map(same, mine, theirs)) and (one.is_nested or one.shape == other.shape)
+    if one.shape != other.shape:
+        return False
+    if one.is_meta or torch.equal(one, other):
         return True
-    if not (one.is_floating_point() or one.is_complex()):
+    if one.is_quantized or not (one.is_floating_point() or one.is_complex()):
         return False
     return torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+def _parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Returns the dense tensors that one of another layout is made of."""
+    if tensor.is_nested:
+        return tensor.unbind()
+    if tensor.layout is torch.sparse_coo:
+        whole = tensor.coalesce()
+        return whole.indices(), whole.values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor.to_dense(),)

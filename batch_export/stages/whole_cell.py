@@ -24,7 +24,9 @@ import msgspec
 from batch_export import axes
 from batch_export.exporter.repro.attempt import answer
 from batch_export.exporter.repro.script import READY, Symptom
+from batch_export.judge.declared_names import wrongly_named
 from batch_export.judge.declared_sizes import wrongly_fixed
+from batch_export.judge.needless_draws import needless_draws
 from batch_export.judge.verdict import judge
 from batch_export.numbers.tolerances import Tolerance
 from batch_export.plan.matrix import PlannedCell
@@ -127,7 +129,10 @@ def _take_steps(
     ran = step(run.execute, path, values, cases, requested, planned.provider, 1)
     runs = msgspec.convert(ran.facts.get("runs", ()), tuple[RunFacts, ...])
     record |= {"failure": ran.failure, "runs": runs}
-    record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs))
+    guards = record.get("extra", {}).get("guards", ())
+    named = wrongly_named(checked.facts, model, cell.dynamic, runs, guards)
+    drawn = needless_draws(eager.facts, checked.facts)
+    record["findings"] = (*findings, *wrongly_fixed(checked.facts["outputs"], runs), *named, *drawn)
 
 
 def _gathered(files: ModelFiles) -> Path:
