@@ -497,3 +497,15 @@ def test_a_loop_that_is_not_what_its_operator_does_is_refused(loop: Callable[[to
     with pytest.raises(CaptureError, match="is no operator of the file: at the example inputs output 0 differs"):
         export(Looping(loop), given, dynamic_shapes=({0: "b", 1: "n"},))
     export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))
+
+
+def _by_the_length(x: torch.Tensor) -> torch.Tensor:
+    h, n = torch.zeros(x.shape[0], 3), x.shape[1]
+    for t in range(n):
+        h = h + x[:, t] * ((t + 2) % n) + (t + 1) // n
+    return h
+
+
+def test_a_round_in_place_of_none_divides_by_no_length_of_0() -> None:
+    others = [(torch.randn(2, n, 3),) for n in (0, 1, 2, 7)]
+    export_and_compare(Looping(_by_the_length), (torch.randn(2, 4, 3),), *others, dynamic_shapes=({0: "b", 1: "n"},))

@@ -14,6 +14,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import axes, loops
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.never_negative import is_never_negative
 
 
 def operands(self: Number, other: Number) -> tuple[ir.Value, ir.Value]:
@@ -39,7 +40,11 @@ def _no_zero(self: ir.Value, other: ir.Value) -> ir.Value:
     """A scalar that divides integers and may be a free size of 0, by which torch divides only what has no elements."""
     if not isinstance(other, ir.Value) or other.shape != () or loops.recorder().known(other) is not None:
         return other
-    if other.producer() is None or self.shape == ():
+    if other.producer() is None:
+        return other
+    if is_never_negative(other):  # in a round that stands in the place of none, too
+        return op.Max(other, axes.like(1, other))
+    if self.shape == ():
         return other
     return op.Where(op.Equal(other, axes.like(0, other)), axes.like(1, other), other)
 
