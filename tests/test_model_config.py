@@ -77,12 +77,6 @@ REMOVE = object()
     [
         ("allow_nonfinite", "yes", "'allow_nonfinite' must be true or false, not 'yes'"),
         ("tolerances", {"complex64": {"atol": 1, "rtol": 1}}, "complex outputs are judged as float32; set that"),
-        (
-            "_args_",
-            [3],
-            "'_args_' is a word of Hydra's that says nothing here; name the builder's arguments themselves",
-        ),
-        ("width", "???", "'width' is '???', which stands for a value that has to be given; give one"),
         ("_target_", REMOVE, "has no '_target_', the importable name of a builder"),
         ("_target_", "bert", "'_target_' must be a dotted name such as 'models.torch_basic.cnn', not 'bert'"),
         ("_target_", "tests.test_x.test_it.<locals>.build", "which other processes cannot import (a closure"),

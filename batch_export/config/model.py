@@ -20,7 +20,6 @@ from batch_export.numbers.tolerances import Tolerance
 from batch_export.spec import GUARD_WORDS, AxisSpec, CacheSpec, InputSpec, ModelSpec
 from batch_export.words import did_you_mean
 
-_HYDRAS = ("_args_", "_partial_", "_convert_", "_recursive_")
 RESERVED_KEYS = (
     "_target_",
     "description",
@@ -101,14 +100,6 @@ class _Reader:
         if not isinstance(target, str) or not _DOTTED_NAME.fullmatch(target):
             self._fail(f"'_target_' must be a dotted name such as 'models.torch_basic.cnn', not {target!r}")
         arguments = {str(key): value for key, value in config.items() if key not in RESERVED_KEYS}
-        hydras = next((key for key in arguments if key in _HYDRAS), "")
-        if hydras:
-            self._fail(
-                f"{hydras!r} is a word of Hydra's that says nothing here; name the builder's arguments themselves"
-            )
-        missing = next((key for key, value in arguments.items() if value == "???"), "")
-        if missing:
-            self._fail(f"{missing!r} is '???', which stands for a value that has to be given; give one")
         if not config.get("inputs"):
             likely = [key for key in arguments if did_you_mean(key, ["inputs"])]
             hint = f"; is {likely[0]!r} mistyped?" if likely else ""
