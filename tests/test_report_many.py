@@ -6,7 +6,6 @@ import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,10 +18,8 @@ from batch_export.report import run_folder
 from batch_export.report.rerun import only_cell, settings
 from batch_export.report.world import About, markdown, totals
 from batch_export.report.world_page import page
-from batch_export.runner.surroundings import Surroundings, write_surroundings
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
-from batch_export.sources.toolchain import Toolchain
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
@@ -183,28 +180,6 @@ def test_shards_of_an_older_version_are_merged_with_a_warning(
     two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2", chosen=()))
     assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
     assert f"{two} does not say which list of models it is a shard of" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        ({}, ""),
-        ({"versions": {"torch": "2.12", "onnxruntime": "1.27"}}, "torch 2.13 and 2.12; the"),
-        ({"own": {"Run": "2"}}, "batch_export's own sources; the"),
-        ({"targets": {"m.build": "2", "n.build": "1"}, "named": {"w.txt": "2"}}, "m.build, w.txt; the"),
-    ],
-)
-def test_shards_that_were_made_of_different_things_are_merged_with_a_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: dict[str, Any], told: str
-) -> None:
-    made = Toolchain({"torch": "2.13"}, {"Run": "1"}, {"m.build": "1"}, {"name": "here"}, named={"w.txt": "1"})
-    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
-    two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2"))
-    for folder, toolchain in ((one, made), (two, replace(made, host={"name": "there"}, **other))):
-        write_surroundings(folder, Surroundings("a run", toolchain))
-    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
-    said = capsys.readouterr().err
-    assert said == "" if not told else f"{one} and {two} were made of different things: {told} merged run" in said
 
 
 def test_a_run_of_what_failed_last_is_no_part(tmp_path: Path) -> None:

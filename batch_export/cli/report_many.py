@@ -26,8 +26,8 @@ from batch_export.report.world import About, markdown
 from batch_export.report.world_page import page
 from batch_export.runner.config_folders import folder_flags
 from batch_export.runner.follow_up import REPRO_FOLDER
-from batch_export.runner.surroundings import circumstances, read_surroundings
-from batch_export.sources.toolchain import Toolchain, distribution_version
+from batch_export.runner.surroundings import circumstances
+from batch_export.sources.toolchain import distribution_version
 
 _WORLD_SUFFIXES = (".md", ".html")
 _OF_MACHINE = ("runner", "store.", "output.", "measure.", "baseline", "hydra")
@@ -53,7 +53,7 @@ def merge(arguments: list[str]) -> int:
         what = "not empty" if folder.is_dir() else "a file"
         raise UsageError(f"--to {asked.to} is {what}. Next step: name a folder that does not exist")
     parts = [
-        Part(found, files.read_run(found), files.read_records(found), _toolchain(found))
+        Part(found, files.read_run(found), files.read_records(found))
         for found in (resolve_run(word, asked.outputs) for word in asked.runs)
     ]
     whole = merged(parts, folder, partial=asked.partial)
@@ -73,11 +73,6 @@ def merge(arguments: list[str]) -> int:
     write(Subject(folder, records, summary), SUMMARIES)
     print(folder)
     return 0
-
-
-def _toolchain(folder: Path) -> Toolchain | None:
-    made = read_surroundings(folder)
-    return None if made is None else made.toolchain
 
 
 def world(arguments: list[str]) -> int:

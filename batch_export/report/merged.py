@@ -7,7 +7,7 @@ written or judged here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -19,7 +19,6 @@ from batch_export.record import Cell, Record
 from batch_export.report.asked_alike import difference, unknown
 from batch_export.report.run_folder import StoredRun
 from batch_export.report.summary import Counts
-from batch_export.sources.toolchain import Toolchain
 from batch_export.spec import RunSpec
 
 _SHOWN = 3
@@ -28,12 +27,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the runs: its folder, what it was asked for, its records, and with what it was made, where it says so."""
+    """One of the runs: its folder, what it was asked for, and its records."""
 
     folder: Path
     run: StoredRun
     records: tuple[Record, ...]
-    toolchain: Toolchain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
     command = shlex.join(word for word in shlex.split(first.run.command) if not _is_shard(word))
     cells = tuple(cell for part in parts for cell in part.run.cells())
     records = tuple(record for part in parts for record in part.records)
-    return Merged(whole, cells, records, command, (*doubts, *_unlike_environments(parts), *_unlike_toolchains(parts)))
+    return Merged(whole, cells, records, command, (*doubts, *_unlike_environments(parts)))
 
 
 def added(counts: Iterable[Counts]) -> Counts:
@@ -156,33 +154,6 @@ def _unlike_environments(parts: Sequence[Part]) -> tuple[str, ...]:
         for part in parts
         if unknown(part.run.spec)
     )
-
-
-def _unlike_toolchains(parts: Sequence[Part]) -> Iterator[str]:
-    """Yields in what runs were made of other things than the first: versions, and sources and files of one name."""
-    first = parts[0]
-    for part in parts[1:]:
-        if first.toolchain is None or part.toolchain is None:
-            continue
-        other = list(_unlike(first.toolchain, part.toolchain))
-        if other:
-            more = f" and {len(other) - _SHOWN} more" if len(other) > _SHOWN else ""
-            yield (
-                f"{first.folder} and {part.folder} were made of different things: {', '.join(other[:_SHOWN])}{more}; "
-                "the merged run has the results of both. Next step: run one of them again with what the other one had"
-            )
-
-
-def _unlike(one: Toolchain, other: Toolchain) -> Iterator[str]:
-    for name in sorted(one.versions.keys() & other.versions.keys()):
-        if one.versions[name] != other.versions[name]:
-            yield f"{name} {one.versions[name]} and {other.versions[name]}"
-    if any(one.own[step] != other.own[step] for step in one.own.keys() & other.own.keys()):
-        yield "batch_export's own sources"
-    for mine, theirs in ((one.targets, other.targets), (one.named, other.named)):
-        for name in sorted(mine.keys() & theirs.keys()):
-            if mine[name] != theirs[name]:
-                yield name
 
 
 def _unlike_names(one: Sequence[str], other: Sequence[str]) -> str:
