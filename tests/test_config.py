@@ -188,8 +188,6 @@ def test_tolerances_and_paths() -> None:
         ("sweep=all", r"write \+sweep=<name>"),
         ("model=bert_tiny", r"model=\.\.\. chooses nothing: write matrix\.models=\[\.\.\.\]"),
         ("runner=remote", r"Unknown runner 'remote' \(known: dask, local\)"),
-        ("~tolerances", r"tolerances was taken out of the configuration\. Next step: leave out ~tolerances"),
-        ("~matrix", r"matrix was taken out of the configuration"),
         ("matrix.models=[a", r"The override 'matrix\.models=\[a' is malformed"),
     ],
 )

@@ -73,9 +73,6 @@ def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, ove
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     _refuse_unknown(plain, Config)
-    gone = next((one.name for one in fields(Config) if one.name not in plain), "")
-    if gone:
-        raise UsageError(f"{gone} was taken out of the configuration. Next step: leave out ~{gone}, or set its keys")
     for group in ("output", "store"):
         if not plain[group]["path"].strip():
             step = "`.` is the current one" if group == "output" else "it holds nothing but the store"
