@@ -22,6 +22,7 @@ from batch_export.cli import cache, completion
 from batch_export.cli import main as cli
 from batch_export.cli.known import verbs
 from batch_export.config.compose import arrange
+from batch_export.config.schema import known_keys
 from batch_export.errors import RunError, UsageError
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Record
@@ -382,6 +383,13 @@ def test_looking_after_a_store_makes_none(capsys: pytest.CaptureFixture[str]) ->
         (["report", "nowhere"], "is neither the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
         (["+hydra.mode=MULTIRUN"], "--multirun is not used here"),
+        *(
+            ([f"~{key}"], f"{key!r} is a key that every run needs")
+            for key in known_keys()
+            if key != "runner" and "." not in key
+        ),
+        (["plan", "~tolerances.float32=1"], "'tolerances.float32' is a key that every run needs"),
+        (["cache", "info", "~store"], "'store' is a key that every run needs"),
         (["--confg-dir", "x"], "Unknown flag '--confg-dir' (nearest: --config-dir"),
         (["plan", "--config-dir", "nowhere"], "nowhere' not found"),
         (["+sweep=al"], "Unknown sweep 'al' (nearest: all)"),

@@ -183,6 +183,8 @@ def test_tolerances_and_paths() -> None:
         ("output.path=", r"output\.path is empty\. Next step: name a folder"),
         ("store.path=''", r"store\.path is empty"),
         ("measure=null", r"measure: .*not Optional"),
+        ("matrix.sample=???", r"matrix\.sample is \?\?\?, a value that has to be given\. Next step: give it one"),
+        ("store.path=???", r"store\.path is \?\?\?, a value that has to be given"),
         ("tolerances.float32.rtol=-1", r"tolerances\.float32\.rtol must be zero or a positive number"),
         ("+sweep=al", r"Unknown sweep 'al' \(nearest: all\)"),
         ("sweep=all", r"write \+sweep=<name>"),
@@ -196,6 +198,12 @@ def test_one_sentence_for_everything_wrong(override: str, said: str) -> None:
     assert re.search(said, text), text
     assert "\n" not in text
     assert "Traceback" not in text
+
+
+def test_three_question_marks_are_a_glob_where_names_are_chosen() -> None:
+    spec = spec_of("matrix.models=???", "matrix.providers=['???']", "matrix.exclude=[{model: '???', reason: short}]")
+    assert {len(model.name) for model in spec.matrix.models} == {3}
+    assert [provider.name for provider in spec.matrix.providers] == ["cpu"]
 
 
 def test_opsets_out_of_our_range_are_fine_for_other_exporters_alone() -> None:
@@ -248,6 +256,7 @@ def test_a_malformed_file_is_named(user_folder: Path, text: str, said: str) -> N
         ({"kind": "onnxruntim", "execution_provider": "X"}, "kind must be one of onnxruntime, reference"),
         ({"kind": "onnxruntime"}, "execution_provider is missing"),
         ({"kind": "reference", "opset": [1, 2]}, r"unknown key 'opset' \(nearest: opsets\)"),
+        ({"kind": "reference", "options": {"threads": "???"}}, r"'options\.threads' is \?\?\?, a value that has to be"),
         ({"kind": "reference", "opsets": [20, 18]}, r"opsets must be \[lowest, highest\]"),
         ({"kind": "reference", "opsets": "all"}, "does not fit"),
         ({"kind": "reference", "graph_optimization": "al"}, "graph_optimization must be one of"),
@@ -256,6 +265,12 @@ def test_a_malformed_file_is_named(user_folder: Path, text: str, said: str) -> N
 def test_wrong_provider_configs(config: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         provider_spec("mine", config)
+
+
+@pytest.mark.parametrize(("key", "value"), [("_partial_", True), ("optimise", "???")])
+def test_an_exporters_config_holds_no_words_of_hydras(key: str, value: object) -> None:
+    with pytest.raises(UsageError, match=rf"exporter/mine: '{key}' is (a word of Hydra's instantiate|\?\?\?, a value)"):
+        exporter_spec("mine", {"_target_": "mine.export", key: value})
 
 
 @pytest.mark.parametrize("target", [None, 3, "export"])

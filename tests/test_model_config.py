@@ -155,6 +155,16 @@ REMOVE = object()
             float("nan"),
             "'tolerances.float32.atol' must be a finite number of at least 0, not nan",
         ),
+        ("_args_", [3], "'_args_' is a word of Hydra's instantiate, which is not used here: '_target_' is called with"),
+        ("_partial_", True, "'_partial_' is a word of Hydra's instantiate"),
+        ("_recursive_", False, "'_recursive_' is a word of Hydra's instantiate"),
+        ("_convert_", "all", "'_convert_' is a word of Hydra's instantiate"),
+        (
+            "hidden",
+            "???",
+            "'hidden' is ???, a value that has to be given; set it here, or in a config that starts from",
+        ),
+        ("layers", [{"width": "???"}], "'layers[0].width' is ???, a value that has to be given"),
         ("hidden", 1 << 64, "the whole number 18446744073709551616 has more than 64 bits; write it as a text"),
         (
             "tolerances.float32.rtol",

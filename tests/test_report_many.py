@@ -18,8 +18,10 @@ from batch_export.report import run_folder
 from batch_export.report.rerun import only_cell, settings
 from batch_export.report.world import About, markdown, totals
 from batch_export.report.world_page import page
+from batch_export.runner.surroundings import Surroundings, read_surroundings, write_surroundings
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import ProviderSpec
+from batch_export.sources.toolchain import Layer, Toolchain
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, MatrixSpec, ModelSpec, RunnerSpec, RunSpec
 
 CPU = ProviderSpec("cpu", "onnxruntime", "CPUExecutionProvider")
@@ -62,8 +64,17 @@ def record(planned: PlannedCell) -> Record:
     return Record(planned.cell, "pass")
 
 
-def written(folder: Path, asked: RunSpec) -> Path:
+MADE = Surroundings(
+    "token",
+    Toolchain({"python": "3.11.9", "torch": "2.13.0"}, {"eager": "e1"}, {"mine.build": "s1"}, {"name": "one"}),
+    started="2026-11-29T01:00:00.000+00:00",
+)
+
+
+def written(folder: Path, asked: RunSpec, made: Surroundings | None = MADE) -> Path:
     folder.mkdir(parents=True)
+    if made is not None:
+        write_surroundings(folder, made)
     cells = expand(asked.matrix, HERE)
     shard = f" runner.shard={asked.runner.shard}" if asked.runner.shard else ""
     asked = replace(asked, overrides=("+sweep=world", *shard.split()))
@@ -180,6 +191,72 @@ def test_shards_of_an_older_version_are_merged_with_a_warning(
     two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2", chosen=()))
     assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
     assert f"{two} does not say which list of models it is a shard of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "second", "said"),
+    [
+        ("versions", {"torch": "2.13.0"}, {"torch": "2.12.1"}, "version of torch 2.13.0 -> 2.12.1"),
+        ("own", {"eager": "e1"}, {"eager": "e2"}, "our own sources of eager"),
+        ("targets", {"mine.build": "s1"}, {"mine.build": "s2"}, "sources of mine.build"),
+        ("named", {"weights.pt": "w1"}, {"weights.pt": "w2"}, "file or sources named weights.pt"),
+        ("environments", {"openvino": "a==1"}, {"openvino": "a==2"}, "environment of openvino a==1 -> a==2"),
+        ("layers", {"timm": Layer("timm==1")}, {"timm": Layer("timm==2")}, "environment of timm timm==1 -> timm==2"),
+    ],
+)
+def test_shards_that_were_made_with_different_things_are_refused_unless_that_is_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, first: object, second: object, said: str
+) -> None:
+    asked = [spec(model("toys:good"), UNBUILT, shard="1/2"), spec(model("toys:bad"), shard="2/2")]
+    made = [replace(MADE, toolchain=replace(MADE.toolchain, **{field: value})) for value in (first, second)]
+    one, two = (written(tmp_path / name, *each) for name, *each in zip(("one", "two"), asked, made, strict=True))
+    words = ["merge", str(one), str(two), "--to", str(tmp_path / "all")]
+    with pytest.raises(UsageError, match=rf"one and .*two were made with different things: {said}\. .* say --mixed"):
+        report([*words, "--partial"])
+    assert not (tmp_path / "all").exists()
+    assert report([*words, "--mixed"]) == 0
+    assert said in capsys.readouterr().err
+
+
+def test_where_shards_ran_and_what_only_one_of_them_used_may_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = replace(
+        MADE.toolchain,
+        versions={**MADE.toolchain.versions, "timm": "1.0"},
+        targets={"mine.other": "o1"},
+        host={"name": "two"},
+        environments={"openvino": "not made yet"},
+        roots=("/elsewhere",),
+    )
+    theirs = replace(MADE.toolchain, environments={"openvino": "a==1"})
+    one = written(
+        tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"), replace(MADE, toolchain=ours, commit="c1")
+    )
+    two = written(
+        tmp_path / "two",
+        spec(model("toys:bad"), shard="2/2"),
+        replace(MADE, toolchain=theirs, commit="c2", started="3"),
+    )
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+    assert "are of different commits (c1 and c2); of their sources only those" in capsys.readouterr().err
+    made = read_surroundings(tmp_path / "all")
+    assert made is not None
+    assert made.toolchain.versions == {"python": "3.11.9", "torch": "2.13.0", "timm": "1.0"}
+    assert made.toolchain.targets == {"mine.build": "s1", "mine.other": "o1"}
+    assert (made.toolchain.host, made.commit, made.started) == ({}, "", MADE.started)
+
+
+def test_shards_that_do_not_say_what_they_were_made_with_are_merged_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = written(tmp_path / "one", spec(model("toys:good"), UNBUILT, shard="1/2"))
+    two = written(tmp_path / "two", spec(model("toys:bad"), shard="2/2"), None)
+    assert report(["merge", str(one), str(two), "--to", str(tmp_path / "all")]) == 0
+    told = capsys.readouterr().err
+    assert f"{two} does not say what it was made with" in told
+    assert str(one) not in told
+    assert read_surroundings(tmp_path / "all") is None
 
 
 def test_a_run_of_what_failed_last_is_no_part(tmp_path: Path) -> None:

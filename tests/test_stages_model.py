@@ -53,6 +53,19 @@ class Turned(Two):
         super().__init__(widths[-1], **others)
         widths.reverse()
 
+class Fast(Two):
+    def __init__(self, speed=1.0, **others):
+        super().__init__(**others)
+        self.speed = speed
+
+class Handed(Fast):
+    def __init__(self, **others):
+        super().__init__(**others)
+
+    @classmethod
+    def made(cls, **others):
+        return cls(**others)
+
 def turned(widths, **others):
     return Turned(widths, **others)
 
@@ -132,6 +145,16 @@ def test_a_builder_may_keep_the_training_mode(package: str) -> None:
         ("{}.needy", {}, "its builder {}.needy needs the argument 'depth'; set it in the config"),
         ("{}.two", {"witdh": 3}, "has no argument 'witdh'; did you mean 'width'?"),
         ("{}.two", {"tag": ["x"]}, "has no argument 'tag'; did you mean 'tags'?"),
+        (
+            "{}.kept",
+            {"gaurds": "error"},
+            "names no parameter 'gaurds', which its **kwargs would take; did you mean 'guards'?",
+        ),
+        (
+            "{}.Turned",
+            {"widths": [4], "tolerence": {}},
+            "names no parameter 'tolerence', which its **kwargs would take",
+        ),
         ("{}.two", {"inputs": {"y": INPUTS["x"], "past": INPUTS["past"]}}, "forward of Two has no parameter 'y'"),
         ("{}.two", {"inputs": {"x": INPUTS["x"]}}, "forward of Two needs 'past', which 'inputs' does not list"),
         (
@@ -151,6 +174,15 @@ def test_what_cannot_be_built_ends_in_one_sentence(
     assert message.startswith("model 'sample': ")
     assert sentence.format(package) in message
     assert "\n" not in message
+
+
+def test_builders_that_take_anything_are_given_what_they_or_their_classes_name(package: str) -> None:
+    anything = {"colour": "any", "num_inputs": 3, "timesteps": 10, "output_attentions": True}
+    assert model_room.build(spec_of(f"{package}.kept", **anything)).training
+    assert model_room.build(spec_of(f"{package}.Handed", speed=2.0)).speed == 2.0
+    assert model_room.build(spec_of(f"{package}.Handed.made", speed=2.0)).speed == 2.0
+    with pytest.raises(ModelError, match=r"did you mean 'seed'\? Next step: correct the config, or name the parameter"):
+        model_room.build(spec_of(f"{package}.kept", speed=2.0))
 
 
 def test_running_out_of_memory_is_not_blamed_on_the_model(package: str) -> None:

@@ -74,6 +74,40 @@ def test_a_damaged_model_is_found_when_it_is_opened(store: Store, tmp_path: Path
     assert store.open_model(again.model).read_text() == "onnx a"
 
 
+def places(store: Store, result: ActionResult) -> dict[str, Path]:
+    assert result.model is not None
+    onnx = store.model_path(result.model)
+    blob = store.content.place(result.artifacts["evidence"])
+    return {"onnx": onnx, "weights": onnx.parent / "weights.bin", "blob": blob, "entry": store.entry_path(result.key)}
+
+
+@pytest.mark.parametrize("what", ["onnx", "weights", "blob", "entry"])
+def test_a_folder_in_the_place_of_a_file_is_put_aside_and_the_file_made_again(
+    store: Store, tmp_path: Path, what: str
+) -> None:
+    result = put_result(store, "a", tmp_path)
+    path = places(store, result)[what]
+    path.unlink()
+    path.mkdir()
+    (path / "inner").touch()
+    assert store.lookup(result.key) is None
+    assert put_result(store, "a", tmp_path) == result
+    assert store.lookup(result.key) == result
+    assert store.info().quarantined == 1
+    assert audit(store).sound
+
+
+@pytest.mark.parametrize("what", ["onnx", "weights", "blob", "entry"])
+def test_a_folder_in_the_place_of_a_file_is_found_and_collected(store: Store, tmp_path: Path, what: str) -> None:
+    path = places(store, put_result(store, "a", tmp_path))[what]
+    path.unlink()
+    path.mkdir()
+    assert audit(store).corrupted == (path.relative_to(store.root).as_posix(),)
+    path.mkdir()
+    collect(store, older_than_s=0.0)
+    assert not path.exists()
+
+
 def test_a_file_is_read_once_per_process_or_always_or_never(tmp_path: Path) -> None:
     root = tmp_path / "store"
     result = put_result(open_store(root), "a", tmp_path)

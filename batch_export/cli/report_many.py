@@ -26,7 +26,7 @@ from batch_export.report.world import About, markdown
 from batch_export.report.world_page import page
 from batch_export.runner.config_folders import folder_flags
 from batch_export.runner.follow_up import REPRO_FOLDER
-from batch_export.runner.surroundings import circumstances
+from batch_export.runner.surroundings import circumstances, read_surroundings, write_surroundings
 from batch_export.sources.toolchain import distribution_version
 
 _WORLD_SUFFIXES = (".md", ".html")
@@ -46,6 +46,9 @@ def merge(arguments: list[str]) -> int:
     parser.add_argument("runs", nargs="+", help="folders of runs")
     parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="the merged run's folder, made here")
     parser.add_argument("--partial", action="store_true", help="merge them even where shards are missing")
+    parser.add_argument(
+        "--mixed", action="store_true", help="merge them even where versions or sources differ, which is told"
+    )
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = asked.to.expanduser().absolute()
@@ -53,10 +56,10 @@ def merge(arguments: list[str]) -> int:
         what = "not empty" if folder.is_dir() else "a file"
         raise UsageError(f"--to {asked.to} is {what}. Next step: name a folder that does not exist")
     parts = [
-        Part(found, files.read_run(found), files.read_records(found))
+        Part(found, files.read_run(found), files.read_records(found), read_surroundings(found))
         for found in (resolve_run(word, asked.outputs) for word in asked.runs)
     ]
-    whole = merged(parts, folder, partial=asked.partial)
+    whole = merged(parts, folder, partial=asked.partial, mixed=asked.mixed)
     for sentence in whole.doubts:
         print(sentence, file=sys.stderr)
     try:
@@ -67,6 +70,8 @@ def merge(arguments: list[str]) -> int:
         ) from error
     files.write_run(folder, whole.spec, whole.cells, whole.command)
     files.write_records(folder, whole.records)
+    if whole.made is not None:
+        write_surroundings(folder, whole.made)
     records = records_of(folder)
     counts = added(files.read_counts(part.folder) for part in parts)
     summary = summarise(records, counts, whole.command, allow_flaky=whole.spec.runner.allow_flaky)

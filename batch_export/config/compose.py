@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from batch_export.config.folders import on_search_path, taken_out
 from batch_export.config.groups import ConfigGroups
 from batch_export.config.quoting import with_quotes
-from batch_export.config.schema import register
+from batch_export.config.schema import known_keys, register
 from batch_export.config.sentences import explain
 from batch_export.errors import RunError, UsageError
 from batch_export.sources.places import conf_dir
@@ -42,6 +42,9 @@ _NO_TRACE = (
     *("hydra.run.dir=.", "hydra.output_subdir=null"),
     *("hydra/job_logging=none", "hydra/hydra_logging=none"),
 )
+
+_CHOSEN_AT_FIRST = ("runner", "expect")
+"""Config groups that the defaults of `config.yaml` choose from."""
 
 _BARE_WORD = re.compile(r"[A-Za-z][\w./-]*")
 _MULTIRUN = re.compile(r"\+{0,2}hydra\.mode=.*multirun.*", re.IGNORECASE)
@@ -102,6 +105,7 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
             raise UsageError(
                 f"{word!r} is not an override (key=value); {hint if _BARE_WORD.fullmatch(word) else models}"
             )
+        _refuse_taking_away(word)
     flags, composing, folders = taken_out(flags, overrides)
     outcome: list[int] = []
     raised: list[Exception] = []
@@ -169,6 +173,20 @@ def arrange(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if takes_next and rest:
             flags.append(rest.pop(0))
     return overrides, flags
+
+
+def _refuse_taking_away(word: str) -> None:
+    """Refuses `~key` where a run needs the key: Hydra would take out whole groups of them, and refuse the keys in it.
+
+    Raises:
+        UsageError: it is one; `~runner` and `~expect` are configs that were chosen, behind which defaults are left.
+    """
+    key = word.removeprefix("~").partition("=")[0].strip()
+    if word.startswith("~") and key in known_keys() and key not in _CHOSEN_AT_FIRST:
+        raise UsageError(
+            f"{word!r}: {key!r} is a key that every run needs, so it cannot be taken away. Next step: leave the word "
+            "out, which leaves the key as it is, or give it another value with key=value"
+        )
 
 
 def _quoted(found: re.Match[str]) -> str:

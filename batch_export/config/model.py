@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from batch_export.axes import WORDS, input_names, size_of, terms
+from batch_export.config.hydra_words import unmeant
 from batch_export.environments.request import request
 from batch_export.errors import UsageError
 from batch_export.exact_json import beyond_64_bits
@@ -87,6 +88,8 @@ class _Reader:
     def read(self, config: Mapping[str, Any]) -> ModelSpec:
         if not isinstance(config, Mapping):
             self._fail(f"the configuration must be a mapping, not {_kind(config)}")
+        if problem := unmeant(config):
+            self._fail(problem)
         target = config.get("_target_")
         if target is None:
             likely = [key for key in config if did_you_mean(str(key), ["_target_"])]

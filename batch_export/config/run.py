@@ -20,6 +20,7 @@ from batch_export.axes import SEED, VARIANTS
 from batch_export.config.chosen import Share, sampled
 from batch_export.config.chosen import specs as model_specs
 from batch_export.config.groups import ConfigGroups
+from batch_export.config.hydra_words import unmeant
 from batch_export.config.schema import Config
 from batch_export.config.sentences import unknown_key
 from batch_export.environments.request import replaced, request
@@ -27,7 +28,7 @@ from batch_export.errors import UsageError
 from batch_export.exact_json import beyond_64_bits
 from batch_export.judge import oracle_need
 from batch_export.numbers.tolerances import Tolerance
-from batch_export.record import Stage
+from batch_export.record import Cell, Stage
 from batch_export.runtime.kinds import Runtime
 from batch_export.runtime.measuring import MeasureSpec
 from batch_export.runtime.provider_spec import OPTIMISATION_LEVELS, ProviderSpec
@@ -54,6 +55,8 @@ VERIFY_WORDS = ("size", "read", "always")
 ENGINES = ("local", "dask")
 DYNAMIC_WORDS = ("static", "full", "auto")
 STAGES = get_args(Stage)
+_OF_GLOBS = (*(f"matrix.{key}" for key in Cell.axes().values()), "matrix.exclude", "expectations")
+"""Keys whose words may be globs: there `???` means all names of three letters."""
 
 _T = TypeVar("_T")
 
@@ -73,6 +76,9 @@ def run_spec(config: DictConfig, groups: ConfigGroups, *, output_path: Path, ove
     plain = OmegaConf.to_container(config, resolve=True)
     assert isinstance(plain, dict)
     _refuse_unknown(plain, Config)
+    for key in sorted(OmegaConf.missing_keys(config)):
+        if not key.startswith(_OF_GLOBS):
+            raise UsageError(f"{key} is ???, a value that has to be given. Next step: give it one, with {key}=...")
     for group in ("output", "store"):
         if not plain[group]["path"].strip():
             step = "`.` is the current one" if group == "output" else "it holds nothing but the store"
@@ -98,6 +104,8 @@ def provider_spec(name: str, config: Mapping[str, Any]) -> ProviderSpec:
         UsageError: a key or value that a provider does not have.
     """
     where = f"provider/{name}"
+    if problem := unmeant(config):
+        raise UsageError(f"{where}: {problem}")
     spec = _convert({"name": name, **config}, ProviderSpec, where)
     _one_of(f"{where}: kind", spec.kind, kinds())
     kind = runtime(spec.kind)
@@ -154,6 +162,8 @@ def exporter_spec(name: str, config: Mapping[str, Any]) -> ExporterSpec:
         UsageError: `_target_` is missing or not a dotted name, `opsets` is no range, or `env` names no packages.
     """
     arguments = dict(config)
+    if problem := unmeant(arguments):
+        raise UsageError(f"exporter/{name}: {problem}")
     if (large := beyond_64_bits(arguments)) is not None:
         raise UsageError(f"exporter/{name}: the whole number {large} has more than 64 bits; write it as a text")
     target = arguments.pop("_target_", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import prod
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from batch_export.nouns import counted
 from batch_export.plan.matrix import PlannedCell
 from batch_export.record import Cell, Record
 from batch_export.report.asked_alike import difference, unknown
+from batch_export.report.made_alike import joined, other_commits, unlike
 from batch_export.report.run_folder import StoredRun
 from batch_export.report.summary import Counts
+from batch_export.runner.surroundings import Surroundings
 from batch_export.spec import RunSpec
 
 _SHOWN = 3
@@ -27,11 +30,12 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the runs: its folder, what it was asked for, and its records."""
+    """One of the runs: its folder, what it was asked for, its records, and what it was made with, if it says so."""
 
     folder: Path
     run: StoredRun
     records: tuple[Record, ...]
+    made: Surroundings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,22 @@ class Merged:
     command: str
     doubts: tuple[str, ...] = ()
     """What could not be made sure, a sentence each."""
+    made: Surroundings | None = None
+    """What they were made with; None where one of them does not say so."""
 
 
-def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -> Merged:
+def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False, mixed: bool = False) -> Merged:
     """Returns the run that the parts make up.
 
     Args:
         parts: at least one; no cell may be in two of them.
         output_path: the merged run's folder.
         partial: takes them even where one of their shards is missing.
+        mixed: takes them even where they were made with different versions or sources.
 
     Raises:
-        UsageError: the parts were asked for different things, were cut from different lists of models, have a cell in
-            common, or lack a shard or cells of their own.
+        UsageError: the parts were asked for different things, were cut from different lists of models, were made with
+            different versions or sources, have a cell in common, or lack a shard or cells of their own.
     """
     first = parts[0]
     doubts = _unlike_wholes(parts)
@@ -80,6 +87,7 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
     if not partial:
         for part in parts:
             _refuse_cut(part)
+    doubts = (*doubts, *_unlike_environments(parts), *_made_unlike(parts, mixed=mixed))
     spec = first.run.spec
     models = tuple({model.name: model for part in parts for model in part.run.spec.matrix.models}.values())
     names = tuple(dict.fromkeys(name for part in parts for name in part.run.spec.matrix.words["model"]))
@@ -94,7 +102,8 @@ def merged(parts: Sequence[Part], output_path: Path, *, partial: bool = False) -
     command = shlex.join(word for word in shlex.split(first.run.command) if not _is_shard(word))
     cells = tuple(cell for part in parts for cell in part.run.cells())
     records = tuple(record for part in parts for record in part.records)
-    return Merged(whole, cells, records, command, (*doubts, *_unlike_environments(parts)))
+    known = [part.made for part in parts if part.made is not None]
+    return Merged(whole, cells, records, command, doubts, joined(known) if len(known) == len(parts) else None)
 
 
 def added(counts: Iterable[Counts]) -> Counts:
@@ -154,6 +163,38 @@ def _unlike_environments(parts: Sequence[Part]) -> tuple[str, ...]:
         for part in parts
         if unknown(part.run.spec)
     )
+
+
+def _made_unlike(parts: Sequence[Part], *, mixed: bool) -> tuple[str, ...]:
+    """Returns which of several runs do not say what they were made with, and which may be of different sources.
+
+    Raises:
+        UsageError: two were made with different versions or sources, and that is not meant.
+    """
+    if len(parts) == 1:
+        return ()
+    doubts = [
+        f"{part.folder} does not say what it was made with (it has no environment.json that this version reads); "
+        "whether all runs are of the same versions and sources is not checked"
+        for part in parts
+        if part.made is None
+    ]
+    known = [(part.folder, part.made) for part in parts if part.made is not None]
+    for (one, first), (other, second) in combinations(known, 2):
+        if found := unlike(first, second):
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            sentence = f"{one} and {other} were made with different things: {'; '.join(found[:_SHOWN])}{more}"
+            if not mixed:
+                raise UsageError(
+                    f"{sentence}. Next step: run the shards again with the same versions and sources, or say --mixed"
+                )
+            doubts.append(sentence)
+        elif commits := other_commits(first, second):
+            doubts.append(
+                f"The models of {one} and {other} are of different commits ({' and '.join(commits)}); of their sources "
+                "only those that both runs used were compared"
+            )
+    return tuple(doubts)
 
 
 def _unlike_names(one: Sequence[str], other: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ cached and nothing is downloaded; the global generators are seeded before the bu
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import importlib.util
 import inspect
@@ -24,12 +23,12 @@ from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, s
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.collections.small_models.importing import declare_operators
-from batch_export.config.model import RESERVED_KEYS
 from batch_export.digest import digest_value
 from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
 from batch_export.numbers.tolerances import LARGE_SCALE
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages.builder_arguments import BY_KEYWORD, fitting_arguments
 from batch_export.stages.cache_inputs import class_named, take_caches
 from batch_export.words import class_and_line, did_you_mean
 
@@ -74,7 +73,7 @@ def made_by(spec: ModelSpec, builder: Any) -> Any:
     Raises:
         ModelError: the arguments do not fit, or it raised.
     """
-    arguments = _fitting_arguments(spec, builder)
+    arguments = fitting_arguments(spec, builder)
     torch.backends.mha.set_fastpath_enabled(False)
     torch.manual_seed(spec.seed)
     random.seed(spec.seed)
@@ -223,36 +222,6 @@ def _member(spec: ModelSpec, owner: Any, name: str, attribute: str) -> Any:
     return builder
 
 
-def _fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
-    """The builder's arguments; a parameter called `seed` is given the config's seed, where that names one.
-
-    They are copies: a model that turns its list of widths round in place would else change the spec, of which keys and
-    the next model are made.
-    """
-    arguments = copy.deepcopy(spec.arguments)
-    try:
-        signature = inspect.signature(builder)
-    except (TypeError, ValueError):
-        return arguments  # Builders written in C have no signature; the call itself will tell.
-    wanted = signature.parameters.get("seed")
-    if spec.seed_given and wanted is not None and wanted.kind in _BY_KEYWORD:
-        arguments["seed"] = spec.seed
-    parameters = signature.parameters.values()
-    known = [parameter.name for parameter in parameters if parameter.kind in _BY_KEYWORD]
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        for key in spec.arguments:
-            if key not in known:
-                hint = did_you_mean(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
-                raise ModelError(f"model {spec.name!r}: its builder {spec.target} has no argument {key!r}{hint}")
-    for parameter in parameters:
-        if parameter.kind in _BY_KEYWORD and parameter.default is parameter.empty and parameter.name not in arguments:
-            raise ModelError(
-                f"model {spec.name!r}: its builder {spec.target} needs the argument {parameter.name!r}; "
-                "set it in the config"
-            )
-    return arguments
-
-
 def _fitting_inputs(spec: ModelSpec, module: torch.nn.Module) -> None:
     """Checks that forward takes exactly the inputs of the spec, listed in forward's order, which is the file's too."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -260,7 +229,7 @@ def _fitting_inputs(spec: ModelSpec, module: torch.nn.Module) -> None:
     parameters = inspect.signature(module.forward).parameters
     given = list(dict.fromkeys(str(leaf.path[0]) for leaf in spec.inputs))
     where = f"model {spec.name!r}: forward of {type(module).__name__}"
-    named = [name for name, parameter in parameters.items() if parameter.kind in _BY_KEYWORD]
+    named = [name for name, parameter in parameters.items() if parameter.kind in BY_KEYWORD]
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         for name in given:
             if name not in named:
@@ -298,9 +267,6 @@ def _name_open_keywords(spec: ModelSpec, module: torch.nn.Module) -> None:
     forward.__signature__ = signature.replace(parameters=[*kept, *named])  # type: ignore[attr-defined]
     body = {"forward": forward, "__module__": original.__module__, "__qualname__": original.__qualname__}
     module.__class__ = type(original.__name__, (original,), body)
-
-
-_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _tree(spec: ModelSpec, value_of: Any) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batch_export.digest import Digest, digest_file
+from batch_export.digest import Digest
 from batch_export.store.content import POINTER_SUFFIX
 from batch_export.store.entry import Entry, read_entry
-from batch_export.store.quarantine import quarantine
+from batch_export.store.quarantine import content_of, quarantine
 
 if TYPE_CHECKING:
     from batch_export.store.store import Store
@@ -63,7 +63,7 @@ def audit(store: Store) -> Audit:
             unnamed += 1
             continue
         try:
-            found = digest_file(path)
+            found = content_of(path)
         except FileNotFoundError:
             continue  # moved into a model's folder, or collected, while we read
         if found != digest:
@@ -77,7 +77,7 @@ def audit(store: Store) -> Audit:
 
 
 def _aside(store: Store, path: Path, name: str) -> str:
-    quarantine(store.root, path, name[:64], digest_file(path))
+    quarantine(store.root, path, name[:64], content_of(path))
     return path.relative_to(store.root).as_posix()
 
 

@@ -104,7 +104,7 @@ def _sweep_unreadable(store: Store, kept: list[tuple[Path, Entry]]) -> None:
     paths = {path for path, _ in kept}
     for path in store.actions.glob("*/*"):
         if path not in paths:
-            path.unlink(missing_ok=True)
+            _remove(path)
 
 
 def _sweep_content(store: Store, kept: list[Entry]) -> None:
@@ -117,11 +117,11 @@ def _sweep_content(store: Store, kept: list[Entry]) -> None:
     for path in content.blobs.glob("*/*"):
         digest = path.name.removesuffix(POINTER_SUFFIX)
         if digest not in blobs or (path.suffix != POINTER_SUFFIX and path not in files):
-            path.unlink(missing_ok=True)
+            _remove(path)
     for folder in content.models.iterdir():
         for path in folder.iterdir():
             if path not in files:
-                path.unlink(missing_ok=True)
+                _remove(path)
         with contextlib.suppress(OSError):  # not empty: something in it is still named
             folder.rmdir()
 
@@ -132,10 +132,14 @@ def _sweep_scratch(store: Store, stale_after_s: float) -> None:
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime > oldest:
                 continue
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink()
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _bytes(store: Store) -> int:

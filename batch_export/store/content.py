@@ -20,7 +20,7 @@ from batch_export.errors import ArtifactError, CorruptArtifactError, MissingArti
 from batch_export.store.entry import is_digest, is_plain_name
 from batch_export.store.files import copy_in, make_independent, move_in, write_atomic
 from batch_export.store.locks import locked
-from batch_export.store.quarantine import quarantine
+from batch_export.store.quarantine import content_of, make_room, quarantine
 
 POINTER_SUFFIX = ".at"
 _BY_CONTENT = digest_value("external data by content")
@@ -64,13 +64,15 @@ class ContentStore:
     def _has(self, digest: Digest, size: int) -> bool:
         """Whether the content is there and sound; what is not sound makes room for what is about to be stored."""
         found = self.find(digest)
+        if found is None:
+            make_room(self.root, self.place(digest), digest)
         return found is not None and self._is_sound(found, digest, size)
 
     def _is_sound(self, path: Path, digest: Digest, size: int) -> bool:
         try:
-            if path.stat().st_size == size and digest_file(path) == digest:
+            if path.stat().st_size == size and content_of(path) == digest:
                 return True
-            quarantine(self.root, path, digest, digest_file(path))
+            quarantine(self.root, path, digest, content_of(path))
         except FileNotFoundError:
             pass
         return False
@@ -98,7 +100,7 @@ class ContentStore:
         Raises:
             CorruptArtifactError: they differ; the file has been moved to the quarantine.
         """
-        found = digest_file(path)
+        found = content_of(path)
         if found != digest:
             aside = quarantine(self.root, path, digest, found)
             raise CorruptArtifactError(

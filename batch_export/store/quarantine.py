@@ -13,11 +13,24 @@ from pathlib import Path
 
 import msgspec
 
-from batch_export.digest import Digest
+from batch_export.digest import Digest, digest_file
 from batch_export.store.files import storing
 
 FOLDER = "quarantine"
 LOG_NAME = "log.jsonl"
+A_FOLDER = "folder"
+"""What stands for the digest of a folder that lies where a file should."""
+
+
+def content_of(path: Path) -> Digest:
+    """Returns the digest of what lies there; `A_FOLDER`, which is no file's, of a folder."""
+    return A_FOLDER if path.is_dir() else digest_file(path)
+
+
+def make_room(root: Path, path: Path, expected: Digest) -> None:
+    """Moves a folder aside that lies where a file of the store at `root` is about to be written."""
+    if path.is_dir():
+        quarantine(root, path, expected, A_FOLDER)
 
 
 def quarantine(root: Path, path: Path, expected: Digest, found: Digest) -> Path:

@@ -33,7 +33,7 @@ from batch_export.store.files import storing, write_atomic
 from batch_export.store.layout import require_own_format
 from batch_export.store.leases import leased
 from batch_export.store.locks import locked
-from batch_export.store.quarantine import quarantined
+from batch_export.store.quarantine import make_room, quarantined
 from batch_export.store.remote import Remote, open_remote
 
 _FETCHES = 16
@@ -296,7 +296,9 @@ class Store:
 
     def write_entry(self, entry: Entry) -> None:
         """Writes an entry; everything that it names is stored already."""
-        write_atomic(self.entry_path(entry.result.key), encode_entry(entry), self.root / "tmp")
+        path = self.entry_path(entry.result.key)
+        make_room(self.root, path, entry.result.key)
+        write_atomic(path, encode_entry(entry), self.root / "tmp")
 
     def _send(self, entry: Entry, remote: Remote) -> None:
         key = entry.result.key
