@@ -385,6 +385,46 @@ def test_what_is_no_choice_of_values_is_refused(function: Any) -> None:
         export(module, EXAMPLE)
 
 
+class Best(torch.nn.Module):
+    """What forward gives are outputs, of which a whole number is a tensor in any case."""
+
+    def forward(self, x: Tensor) -> Any:
+        best, place, count = x[0].sum(), 0, 0
+        for i in range(8):
+            if x[i].sum() > best:
+                best = x[i].sum()
+                place = i
+        rest = x.abs().sum()
+        while rest > 1:
+            rest = rest / 2
+            count = count + 1
+        return best, {"place": place, "steps": [count, count * 2]}
+
+
+class Within(torch.nn.Module):
+    """What a module gives to another one is a number of Python's, of which a power may be a fraction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Best()
+
+    def forward(self, x: Tensor) -> Any:
+        _, found = self.inner(x)
+        return x * 2.0 ** -found["place"]
+
+
+def test_whole_numbers_by_data_may_be_outputs() -> None:
+    program = export(Best(), EXAMPLE)
+    for given in (EXAMPLE, *OTHERS):
+        best, found = Best()(*given)
+        actual = program(*given)
+        torch.testing.assert_close(actual[0], best)
+        assert [one.dtype for one in actual[1:]] == [torch.int64] * 3
+        assert [int(one) for one in actual[1:]] == [found["place"], *found["steps"]]
+    with pytest.raises(CaptureError, match=r"one of two numbers|more is done with it"):
+        export(Within(), EXAMPLE)
+
+
 def half_of_them(x: Tensor) -> Any:
     count = 0
     for i in range(x.size(0) // 2):

@@ -10,7 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TypeGuard
+
+import torch
+
+from batch_export.exporter.capture import function_sources
 
 _COMPUTING = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod)
 _MODULES = frozenset(("torch", "F", "functional", "math"))
@@ -18,6 +23,20 @@ _KEEPING = frozenset(("abs", "max", "min", "round", "sum"))
 """Functions that give a tensor of a tensor."""
 _ASKING = frozenset(("bool", "float", "int", "range"))
 """Those that ask a tensor for its number."""
+
+
+def is_forward(function: ast.FunctionDef, module: torch.nn.Module) -> bool:
+    """Whether a function is the one that gives a model's outputs.
+
+    Args:
+        function: its tree, as its file has it.
+        module: the model.
+    """
+    own = getattr(type(module), "forward", None)
+    if "forward" in vars(module) or not isinstance(own, FunctionType) or function.name != own.__name__:
+        return False
+    tree = function_sources.tree_of(own.__code__)
+    return tree is not None and ast.dump(tree, include_attributes=True) == ast.dump(function, include_attributes=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +47,20 @@ class Uses:
         function: the function.
         parents: by a node's identity what it is a part of.
         numbers: names that are given numbers of Python's: the steps of a loop, sizes, constants.
+        gives_outputs: whether what it returns are the model's outputs, where a whole number is a tensor in any case.
     """
 
     function: ast.FunctionDef
     parents: dict[int, ast.AST]
     numbers: frozenset[str]
+    gives_outputs: bool = False
 
     @classmethod
-    def of(cls, function: ast.FunctionDef) -> Uses:
+    def of(cls, function: ast.FunctionDef, *, gives_outputs: bool = False) -> Uses:
         """Those of a function and of those within it."""
         pairs = ((one, parent) for parent in ast.walk(function) for one in ast.iter_child_nodes(parent))
-        return cls(function, {id(one): parent for one, parent in pairs}, frozenset(_numbers(function)))
+        parents = {id(one): parent for one, parent in pairs}
+        return cls(function, parents, frozenset(_numbers(function)), gives_outputs)
 
     def kinds_of(self, name: str) -> tuple[str, ...]:
         """The kinds of numbers in whose place the name may be a tensor."""
@@ -48,6 +70,10 @@ class Uses:
             "bool": self.are_of_answers(name),
         }
         return tuple(kind for kind, may_be in kinds.items() if may_be)
+
+    def names_of(self, name: str) -> set[str]:
+        """A name, and those that have its value or a number computed of it."""
+        return self._reads(name)[1]
 
     def are_of_numbers(self, name: str, *, whole: bool) -> bool:
         """Whether whatever is done with a number may be done with a tensor of it.
@@ -169,7 +195,9 @@ class Uses:
                 case ast.Assign(targets=targets):
                     return is_tensor or all(_is_of_names(one) for one in targets)
                 case ast.Return():
-                    return is_tensor
+                    return is_tensor or (whole and self.gives_outputs)
+                case ast.Dict() if self.gives_outputs:
+                    pass
                 case _:
                     return isinstance(parent, (ast.AugAssign, ast.Slice, ast.BoolOp, ast.If, ast.While, ast.UnaryOp))
             node = parent

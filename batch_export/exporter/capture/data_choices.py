@@ -29,7 +29,7 @@ from batch_export.exporter.capture.choice_forms import (
     names_of,
     statements,
 )
-from batch_export.exporter.capture.choice_numbers import Uses
+from batch_export.exporter.capture.choice_numbers import Uses, is_forward
 from batch_export.exporter.capture.choice_values import (
     APART,
     AUGMENTED,
@@ -68,9 +68,9 @@ def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterato
     shared: list[str] = []
     token = SHARED.set(shared)
     try:
-        with rewritten(
-            decided_lines.written_anew(module, places, _lines, _written_anew), {**size_answers.CALLED, **CALLED}
-        ):
+        write = functools.partial(_written_anew, module=module)
+        changed = decided_lines.written_anew(module, places, _lines, write)
+        with rewritten(changed, {**size_answers.CALLED, **CALLED}):
             yield shared
     finally:
         SHARED.reset(token)
@@ -117,9 +117,9 @@ def _without_continue(body: list[ast.stmt], only: set[int] | None) -> list[ast.s
     return body
 
 
-def _written_anew(function: ast.FunctionDef, lines: set[int]) -> ast.FunctionDef | None:
+def _written_anew(function: ast.FunctionDef, lines: set[int], module: torch.nn.Module) -> ast.FunctionDef | None:
     """A function with its choices at some lines as such; None where there is none."""
-    choices = _Choices(function, lines)
+    choices = _Choices(function, lines, gives_outputs=is_forward(function, module))
     changed: ast.FunctionDef = choices.visit(function)
     return changed if choices.count else None
 
@@ -134,6 +134,7 @@ class _Choices(ast.NodeTransformer):
         count: how many were written.
         known: names that have values, besides the function's.
         wanted: names that are read behind it, besides the function's.
+        gives_outputs: whether what the function returns are the model's outputs.
     """
 
     function: ast.FunctionDef
@@ -141,11 +142,12 @@ class _Choices(ast.NodeTransformer):
     count: int = 0
     known: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    gives_outputs: bool = False
     _names: list[ast.Name] = field(default_factory=list)
     _parameters: set[str] = field(default_factory=set)
     _in_place: set[str] = field(default_factory=set)
     _outer: set[str] = field(default_factory=set)
-    _counts: bool = False
+    _written: set[str] = field(default_factory=set)
     _uses: Uses | None = None
 
     def __post_init__(self) -> None:
@@ -157,10 +159,13 @@ class _Choices(ast.NodeTransformer):
         self._in_place = in_place(ast.walk(self.function))
         outer = (one for one in ast.walk(self.function) if isinstance(one, (ast.Global, ast.Nonlocal)))
         self._outer = {name for one in outer for name in one.names}
-        self._uses = Uses.of(copy.deepcopy(self.function))
+        self._uses = Uses.of(copy.deepcopy(self.function), gives_outputs=self.gives_outputs)
         choices = [one for one in ast.walk(self.function) if isinstance(one, ast.If) and self._is_asked(one)]
         inside = {id(part) for one in choices for part in ast.walk(one)}
-        self._counts = all(id(one) in inside for one in ast.walk(self.function) if isinstance(one, ast.AugAssign))
+        outside = (
+            one.target for one in ast.walk(self.function) if id(one) not in inside and isinstance(one, ast.AugAssign)
+        )
+        self._written = {name for one in outside for name in _names_in(one)}
 
     def _is_asked(self, node: ast.If) -> bool:
         return bool(self.only.intersection(_lines_of(node.test))) and is_choice(node)
@@ -229,7 +234,8 @@ class _Choices(ast.NodeTransformer):
         """The kinds of numbers in whose place a name may be a tensor."""
         if self._uses is None or name.startswith("__"):  # an element of something, with uses of its own
             return "()"
-        return repr(tuple(kind for kind in self._uses.kinds_of(name) if kind == "bool" or self._counts))
+        is_counted = self._written.isdisjoint(self._uses.names_of(name))  # `+=` elsewhere writes to a tensor
+        return repr(tuple(kind for kind in self._uses.kinds_of(name) if kind == "bool" or is_counted))
 
     def _computed(self, statement: ast.stmt, effects: Effects) -> list[ast.stmt]:
         """A statement of a side, by which nothing is written to.
@@ -246,7 +252,7 @@ class _Choices(ast.NodeTransformer):
                 return [ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name(AUGMENTED, ast.Load()), given, []))]
             case ast.If():
                 own = self.known | effects.begun, self.wanted | effects.names
-                inner = _Choices(self.function, {*_lines_of(statement.test)}, self.count, *own)
+                inner = _Choices(self.function, {*_lines_of(statement.test)}, self.count, *own, self.gives_outputs)
                 made = inner.visit_If(copy.deepcopy(statement))
                 self.count = inner.count
                 return made if isinstance(made, list) else [statement]
@@ -321,6 +327,10 @@ def _read_first(side: Iterable[ast.stmt], given: frozenset[str] = frozenset()) -
 
 def _read(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _line(text: str) -> ast.stmt:

@@ -25,7 +25,7 @@ from batch_export.exporter.capture import (
     size_answers,
     size_decisions,
 )
-from batch_export.exporter.capture.choice_numbers import Uses
+from batch_export.exporter.capture.choice_numbers import Uses, is_forward
 from batch_export.exporter.capture.joined_sequences import joining
 from batch_export.exporter.capture.loop_choices import names_given
 from batch_export.exporter.capture.parsed_files import parsed
@@ -69,7 +69,7 @@ def loops_as_operators(module: torch.nn.Module, places: Iterable[str]) -> Iterat
         Why loops are not.
     """
     why: list[str] = []
-    write = functools.partial(_written_anew, why=why)
+    write = functools.partial(_written_anew, why=why, module=module)
     with joining(), rewritten(decided_lines.written_anew(module, places, _lines, write), _CALLED):
         yield why
 
@@ -97,9 +97,11 @@ def _end(body: Sequence[ast.stmt]) -> ast.If | None:
     return None
 
 
-def _written_anew(function: ast.FunctionDef, lines: set[int], why: list[str]) -> ast.FunctionDef | None:
+def _written_anew(
+    function: ast.FunctionDef, lines: set[int], why: list[str], module: torch.nn.Module
+) -> ast.FunctionDef | None:
     """A function with its loops at some lines as calls; None where none can be, and why."""
-    loops = _Loops(function, lines, why)
+    loops = _Loops(function, lines, why, is_forward(function, module))
     changed: ast.FunctionDef = loops.visit(function)
     return changed if loops.count else None
 
@@ -112,18 +114,20 @@ class _Loops(ast.NodeTransformer):
         function: in which they stand.
         only: the lines at which they go on or end.
         why: why loops stay as they are.
+        gives_outputs: whether what the function returns are the model's outputs.
         count: how many were written.
     """
 
     function: ast.FunctionDef
     only: set[int]
     why: list[str]
+    gives_outputs: bool = False
     count: int = 0
     _read: list[ast.Name] = field(default_factory=list)
     _uses: Uses = field(init=False)
 
     def __post_init__(self) -> None:
-        self._uses = Uses.of(copy.deepcopy(self.function))
+        self._uses = Uses.of(copy.deepcopy(self.function), gives_outputs=self.gives_outputs)
         self._read = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
 
     def visit_While(self, node: ast.While) -> Any:
