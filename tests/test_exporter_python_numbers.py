@@ -169,6 +169,7 @@ ELEMENTS: list[Callable[[Tensor], Any]] = [
     lambda x: (x * max(0.0, x[1]), x * max(x[1], 0.0), x * min(max(x[0], 0), 4)),
     lambda x: x - max(x.tolist()),
     lambda x: x * max(float(x[0]), float(x[1]), 0.5),
+    lambda x: (max(x[:1], x[1:2]), min(x.sum(0, keepdim=True), x[2:3], x[:1])),
 ]
 
 
@@ -178,6 +179,12 @@ def test_the_largest_of_elements_is_the_one_that_python_keeps(function: Callable
     nan = float("nan")
     others = [torch.tensor(one) for one in ([3.0, nan, 2.0, 5.0], [nan, 3.0, 2.0, -5.0], [-1.0, -3.0, -2.0, nan])]
     export_and_compare(Called(function), (torch.randn(4),), *((one,) for one in others))
+
+
+@pytest.mark.parametrize("function", [lambda x: max(x[0], x[1].long()), lambda x: min(x[:1], x[1])])
+def test_one_of_two_dtypes_or_shapes_is_refused(function: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(CaptureError, match=r"of several dtypes or shapes.*test_exporter_python_numbers\.py:\d+"):
+        export(Called(function), (torch.randn(4),))
 
 
 def test_an_element_that_is_written_to_is_the_tensors_own() -> None:

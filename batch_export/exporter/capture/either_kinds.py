@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.calls_without_numbers import note_answer
+from batch_export.exporter.capture.guard_sources import running_line
 
 _WHOLE, _FRACTIONS = (int, torch.SymInt), (float, torch.SymFloat)
 _KEEPING = ("add", "sub", "mul", "floordiv", "mod", "pow", "radd", "rsub", "rmul", "rfloordiv", "rmod", "rpow")
@@ -121,28 +122,49 @@ def _elements(args: Sequence[Any]) -> Sequence[torch.Tensor] | None:
             several = several.unbind() if several.dim() == 1 and isinstance(several.shape[0], int) else ()
     if not isinstance(several, (list, tuple)) or len(several) < _TWO:
         return None
-    dtypes = {one.dtype for one in several if isinstance(one, torch.Tensor) and not one.dim()}
-    if len(dtypes) != 1:
+    tensors = [one for one in several if isinstance(one, torch.Tensor)]
+    if not tensors or not all(_is_element(one) for one in tensors):
         return None
-    (dtype,) = dtypes
-    made = [_element(one, dtype) for one in several]
+    first = tensors[0]
+    if any(one.dtype != first.dtype or one.shape != first.shape for one in tensors):
+        raise OtherKindsError(running_line())
+    made = [_element(one, first) for one in several]
     return [one for one in made if one is not None] if all(one is not None for one in made) else None
+
+
+class OtherKindsError(Exception):
+    """Tensors of which data say which one is given are of several dtypes or shapes, where a program has one.
+
+    Attributes:
+        source: `file:line` in the model.
+    """
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            "Python's max or min of tensors of several dtypes or shapes gives one of them, as the data say"
+        )
+        self.source = source
+
+
+def _is_element(one: torch.Tensor) -> bool:
+    return all(isinstance(size, int) and size == 1 for size in one.shape)
 
 
 _TWO = 2
 
 
-def _element(one: Any, dtype: torch.dtype) -> torch.Tensor | None:
-    """A tensor of one element of some dtype, or a number as such, where it is no other number then."""
+def _element(one: Any, like: torch.Tensor) -> torch.Tensor | None:
+    """A tensor, or a number as one of the same dtype and shape, where it is no other number then."""
+    dtype = like.dtype
     if isinstance(one, torch.Tensor):
-        return one if not one.dim() and one.dtype is dtype else None
+        return one
     if type(one) not in (int, float) or not (dtype.is_floating_point or (type(one) is int and dtype is not torch.bool)):
         return None
     if dtype.is_floating_point:
         is_same = dtype.itemsize > _HALF or float(torch.tensor(one, dtype=dtype)) == one
     else:
         is_same = torch.iinfo(dtype).min <= one <= torch.iinfo(dtype).max
-    return torch.full((), one, dtype=dtype) if is_same else None
+    return torch.full(like.shape, one, dtype=dtype) if is_same else None
 
 
 _HALF = 2

@@ -14,6 +14,7 @@ from batch_export.errors import CaptureError
 from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.caught_failures import CaughtFailureError
+from batch_export.exporter.capture.either_kinds import OtherKindsError
 from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.overlapping_writes import OverlappingWriteError
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
@@ -25,7 +26,7 @@ from batch_export.exporter.capture.written_constants import UnfollowedWriteError
 
 _REFUSED = (
     *(SharedBufferError, RefusedByEagerError, UnfitOutputError, CaughtFailureError, OverlappingWriteError),
-    UnknownNodeError,
+    *(UnknownNodeError, OtherKindsError),
 )
 
 
@@ -115,6 +116,12 @@ def refused(error: BaseException) -> CaptureError | None:
             str(seen),
             source=seen.source or None,
             next_step="return tensors, numbers and None, or lists, tuples, dicts, named tuples, dataclasses of them",
+        )
+    if isinstance(seen, OtherKindsError):
+        return CaptureError(
+            f"the model could not be captured for all data: {seen}",
+            source=seen.source or None,
+            next_step="give them one dtype and shape first, or compute with torch.maximum or torch.minimum",
         )
     if isinstance(seen, RefusedByEagerError):
         return CaptureError(
