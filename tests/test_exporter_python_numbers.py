@@ -181,6 +181,22 @@ def test_the_largest_of_elements_is_the_one_that_python_keeps(function: Callable
     export_and_compare(Called(function), (torch.randn(4),), *((one,) for one in others))
 
 
+def _running(x: Tensor) -> Any:
+    largest, least = x[0], float("inf")
+    found = []
+    for one in x:
+        largest = max(largest, one)
+        least = min(least, one)
+        found.append(largest - least)
+    return largest, torch.stack(found)
+
+
+def test_a_running_maximum_over_a_free_axis_is_the_one_that_python_keeps() -> None:
+    nan = float("nan")
+    others = [(torch.tensor(one),) for one in ([3.0, nan, 2.0, 5.0], [nan, 3.0], [-1.0])]
+    export_and_compare(Called(_running), (torch.randn(4),), *others, dynamic_shapes=({0: "n"},))
+
+
 @pytest.mark.parametrize("function", [lambda x: max(x[0], x[1].long()), lambda x: min(x[:1], x[1])])
 def test_one_of_two_dtypes_or_shapes_is_refused(function: Callable[[Tensor], Any]) -> None:
     with pytest.raises(CaptureError, match=r"of several dtypes or shapes.*test_exporter_python_numbers\.py:\d+"):

@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 import sympy
 import torch
+from exporting import Called
 from torch._dynamo.source import ConstantSource
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.nn import functional as nn_functional
@@ -348,3 +349,14 @@ def test_a_correction_made_of_a_free_size() -> None:
         x = torch.randn(count, 3)
         for found, expected in zip(program(x), Spread()(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(found), expected)
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_grids_of_known_sizes(aligned: bool) -> None:
+    """Of which torch spaces numbers within what it decomposes."""
+
+    def sampled(x: torch.Tensor) -> Any:
+        grid = nn_functional.affine_grid(x[:, :2, :3], (2, 3, 4, 5), align_corners=aligned)
+        return grid, nn_functional.grid_sample(x[:, None], grid, align_corners=aligned)
+
+    export_and_compare(Called(sampled), (torch.randn(2, 5, 6),))

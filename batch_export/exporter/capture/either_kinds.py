@@ -7,6 +7,7 @@ asked as Python asks which of the two it is, so that the answer is a limit of th
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 import math
@@ -97,6 +98,8 @@ def extreme(own: Callable[..., Any], torchs: Callable[..., Any], *args: Any, **g
             break
     else:
         return torchs(*args, **given)
+    if torch.compiler.is_dynamo_compiling() and len(args) == _TWO and not given and _are_alike(*args):
+        return _of_elements(*args, is_most=own is _MAX)
     if torch.compiler.is_dynamo_compiling() or given:
         return torchs(*args, **given)
     if (elements := _elements(args)) is not None:
@@ -111,6 +114,16 @@ def extreme(own: Callable[..., Any], torchs: Callable[..., Any], *args: Any, **g
     for one in numbers[1:]:
         made = _of_two(own, made, one)
     return made
+
+
+def _are_alike(one: Any, other: Any) -> bool:
+    """Whether both are tensors of one element of one dtype, or one of them is a number that such a tensor may have."""
+    both = (one, other)
+    tensors = [each for each in both if isinstance(each, torch.Tensor)]
+    if not tensors or any(each.dim() or each.dtype != tensors[0].dtype for each in tensors):
+        return False
+    kinds = (int, float) if tensors[0].is_floating_point() else (int,)
+    return all(isinstance(each, torch.Tensor) or type(each) in kinds for each in both)
 
 
 def _elements(args: Sequence[Any]) -> Sequence[torch.Tensor] | None:
@@ -150,7 +163,7 @@ def _is_element(one: torch.Tensor) -> bool:
     return all(isinstance(size, int) and size == 1 for size in one.shape)
 
 
-_TWO = 2
+_TWO, _MAX = 2, builtins.max
 
 
 def _element(one: Any, like: torch.Tensor) -> torch.Tensor | None:
@@ -170,7 +183,7 @@ def _element(one: Any, like: torch.Tensor) -> torch.Tensor | None:
 _HALF = 2
 
 
-def _of_elements(one: torch.Tensor, other: torch.Tensor, *, is_most: bool) -> torch.Tensor:
+def _of_elements(one: Any, other: Any, *, is_most: bool) -> torch.Tensor:
     """As Python compares: the first one stays where the other is NaN, or it is."""
     return torch.where(other > one if is_most else other < one, other, one)
 

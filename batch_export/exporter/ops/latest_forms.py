@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op, op26
@@ -85,7 +86,8 @@ def _is_a_byte(dtype: ir.DataType) -> bool:
 
 def _looked_up(self: ir.Value, wanted: ir.DataType) -> RecordedValue:
     """The float8 numbers of bytes: each is a number of float32, which a Cast rounds to itself."""
-    numbers = torch.arange(256, dtype=torch.uint8).view(_EIGHT_BITS[wanted]).to(torch.float32)
-    table = op.Constant(value=ir.tensor(numbers.numpy()))
+    with _disable_current_modes():  # it may be a part of what torch decomposes
+        numbers = torch.arange(256, dtype=torch.uint8).view(_EIGHT_BITS[wanted]).to(torch.float32).numpy()
+    table = op.Constant(value=ir.tensor(numbers))
     places = op.Cast(op.Cast(self, to=ir.DataType.UINT8), to=ir.DataType.INT64)
     return op.Cast(op.Gather(table, places), to=wanted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx_ir as ir
 import torch
 from onnxscript.function_libs.torch_lib.ops import core
+from torch.utils._python_dispatch import _disable_current_modes
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
@@ -32,5 +33,6 @@ def linspace(start: Number, end: Number, steps: Number, dtype: int = -1) -> Reco
     if len(known) < 3 or wanted not in _DTYPES or known[2] > _MOST:
         made: RecordedValue = core.aten_linspace(start, end, steps, dtype=dtype)
         return made
-    numbers = torch.linspace(known[0], known[1], int(known[2]), dtype=_DTYPES[wanted])
-    return op.Constant(value=ir.tensor(numbers.numpy()))
+    with _disable_current_modes():  # it may be a part of what torch decomposes
+        numbers = torch.linspace(known[0], known[1], int(known[2]), dtype=_DTYPES[wanted]).numpy()
+    return op.Constant(value=ir.tensor(numbers))
