@@ -141,6 +141,38 @@ def test_what_torch_has_no_file_for_is_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+class _Streaming(torch.nn.Module):
+    """Each run goes on from what the one before left, in a buffer and in attributes."""
+
+    steps: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(3))
+        self.seen: list[int] = []
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.steps.add_(x.mean(0))
+        self.count += 1
+        self.seen.append(self.count)
+        return x + self.steps
+
+
+def test_a_module_is_left_as_it_was_and_sent_so(tmp_path: Path) -> None:
+    module = _Streaming()
+    request: ProbeRequest = request_of("mine", "", ["x=float32[batch=2, 3]"], [])
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    sent = [sent_module.sent(module, request, tmp_path) for _ in range(2)]
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert (module.count, module.seen) == (0, [])
+    assert torch.equal(module.steps, torch.zeros(3))
+    assert sent[0].arguments == sent[1].arguments
+    program = torch.export.load(sent[0].arguments["f"])
+    assert torch.equal(program.state_dict["steps"], torch.zeros(3))
+
+
 def test_what_cannot_be_written_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError(28, "No space left on device")

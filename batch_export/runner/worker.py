@@ -40,6 +40,7 @@ from batch_export.runner.order import (
     decode_order,
     encode_event,
 )
+from batch_export.runner.own_sources import imported_from_sources
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.refresh import serves
 from batch_export.stages.failures import failure_from
@@ -344,6 +345,7 @@ def main(
         os.setsid()
     os.set_inheritable(events, False)
     order = decode_order(order_path.read_bytes())
+    imported_from_sources()
     _redirect(Path(order.log))
     faulthandler.enable(file=2)
     torch = sys.modules.get("torch")

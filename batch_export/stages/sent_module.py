@@ -21,11 +21,13 @@ from torch.utils import _pytree as pytree
 from batch_export.axes import all_cases
 from batch_export.calling import exported_inputs
 from batch_export.errors import UsageError
+from batch_export.exporter.capture.kept_state import capture_undone, run_undone
 from batch_export.spec import InputSpec, ModelSpec
 from batch_export.stages.model import dynamic_shapes, example_inputs
 from batch_export.stages.probe import example_sizes, examples, free_axes
 from batch_export.stages.probe.trial import Trial, run, signature_of
 from batch_export.stages.probe_request import Probed, ProbeRequest
+from batch_export.stages.state import ModuleState
 from batch_export.words import class_and_line
 
 _ALIKE = 1e-3
@@ -86,10 +88,11 @@ def sent(module: torch.nn.Module, request: ProbeRequest, folder: Path) -> Probed
             else; one sentence.
     """
     name, inputs = request.name, request.inputs
-    with _in_eval_mode(module):
+    with _in_eval_mode(module), torch.random.fork_rng(devices=[]):
 
         def runs(leaves: Sequence[InputSpec]) -> Trial:
-            return run(module, leaves)
+            with _undone(module):
+                return run(module, leaves)
 
         known = example_sizes.chosen(inputs, request.sizes, request.unsized, runs)
         base, sizes = known.base, known.sizes
@@ -109,7 +112,8 @@ def sent(module: torch.nn.Module, request: ProbeRequest, folder: Path) -> Probed
         notes, why = list(told), ""
         for tried, is_auto in ((spec, False), (spec, True), (fixed, False)):
             try:
-                program = _captured(tried, module, is_auto)
+                with capture_undone(module):
+                    program = _captured(tried, module, is_auto)
                 _require_alike(tried, module, program)
             except Exception as error:
                 why = why or class_and_line(error)
@@ -136,9 +140,13 @@ def _require_alike(spec: ModelSpec, module: torch.nn.Module, program: torch.expo
     """Refuses a program that is not what the module is: sweeps take the program for the truth."""
     copy = exported_inputs.as_module(program)
     for sizes in all_cases(spec):
-        with torch.no_grad():
-            wanted = pytree.tree_leaves(module(**example_inputs(spec, sizes)))
-            given = pytree.tree_leaves(copy(**example_inputs(spec, sizes)))
+        with torch.no_grad():  # both begin with what the module holds now, which the program shares
+            with _undone(module):
+                wanted = pytree.tree_leaves(module(**example_inputs(spec, sizes)))
+                wanted = [one.clone() if isinstance(one, torch.Tensor) else one for one in wanted]
+            with _undone(copy):
+                given = pytree.tree_leaves(copy(**example_inputs(spec, sizes)))
+                given = [one.clone() if isinstance(one, torch.Tensor) else one for one in given]
         for one, other in zip(wanted, given, strict=True):
             if isinstance(one, torch.Tensor) and not _is_like(one, other):
                 at = ", ".join(f"{name}={size}" for name, size in sizes.items())
@@ -203,6 +211,20 @@ def _content(path: Path) -> str:
                 while piece := stream.read(_PIECE):
                     content.update(piece)
     return content.hexdigest()
+
+
+@contextmanager
+def _undone(module: torch.nn.Module) -> Iterator[None]:
+    """Within, the module is run; what that changes of it is put back."""
+    if isinstance(module, torch.jit.ScriptModule):  # of which Python sees the buffers alone
+        state = ModuleState(module)
+        try:
+            yield
+        finally:
+            state.restore()
+        return
+    with run_undone(module):
+        yield
 
 
 @contextmanager
