@@ -12,10 +12,9 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import batch_export
 from batch_export.sources.closure import is_installed
 
-_OURS = str(Path(batch_export.__file__).resolve().parent)
+_OURS = str(Path(__file__).resolve().parent.parent)
 
 
 def imported_from_sources() -> None:
