@@ -19,7 +19,9 @@ from batch_export.stages import model as model_room
 
 BUILDERS = """
 from __future__ import annotations
+import functools
 import random
+import typing
 import numpy
 import torch
 from torch import nn
@@ -68,6 +70,22 @@ class Handed(Fast):
 
 def turned(widths, **others):
     return Turned(widths, **others)
+
+handed_on = functools.partial(Handed, dropout=0.1)
+
+class Words(typing.TypedDict, total=False):
+    speed: float
+
+def worded(**others: typing.Unpack[Words]):
+    return Fast(**others)
+
+class Checked(torch._C.FileCheck):
+    def __init__(self, **others):
+        super().__init__()
+
+    @classmethod
+    def made(cls, **others):
+        return Fast(**others)
 
 def broken():
     raise ValueError("no such width\\nand more")
@@ -150,6 +168,8 @@ def test_a_builder_may_keep_the_training_mode(package: str) -> None:
             {"gaurds": "error"},
             "names no parameter 'gaurds', which its **kwargs would take; did you mean 'guards'?",
         ),
+        ("{}.handed_on", {"gaurds": "error"}, "names no parameter 'gaurds'"),
+        ("{}.worded", {"gaurds": "error"}, "names no parameter 'gaurds'"),
         (
             "{}.Turned",
             {"widths": [4], "tolerence": {}},
@@ -179,8 +199,14 @@ def test_what_cannot_be_built_ends_in_one_sentence(
 def test_builders_that_take_anything_are_given_what_they_or_their_classes_name(package: str) -> None:
     anything = {"colour": "any", "num_inputs": 3, "timesteps": 10, "output_attentions": True}
     assert model_room.build(spec_of(f"{package}.kept", **anything)).training
-    assert model_room.build(spec_of(f"{package}.Handed", speed=2.0)).speed == 2.0
-    assert model_room.build(spec_of(f"{package}.Handed.made", speed=2.0)).speed == 2.0
+    for builder in (
+        "Handed",
+        "Handed.made",
+        "handed_on",
+        "worded",
+        "Checked.made",
+    ):  # the last: one without a signature
+        assert model_room.build(spec_of(f"{package}.{builder}", speed=2.0)).speed == 2.0
     with pytest.raises(ModelError, match=r"did you mean 'seed'\? Next step: correct the config, or name the parameter"):
         model_room.build(spec_of(f"{package}.kept", speed=2.0))
 

@@ -7,8 +7,10 @@ right one. Nothing is called here.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
-from collections.abc import Sequence
+import typing
+from collections.abc import Iterator
 from typing import Any
 
 from batch_export.config.model import RESERVED_KEYS
@@ -42,7 +44,7 @@ def fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
     parameters = signature.parameters.values()
     known = _by_keyword(signature)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        _refuse_mistyped(spec, [*known, *_of_classes(builder)])
+        _refuse_mistyped(spec, builder)
     else:
         for key in spec.arguments:
             if key not in known:
@@ -57,24 +59,48 @@ def fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
     return arguments
 
 
-def _refuse_mistyped(spec: ModelSpec, known: Sequence[str]) -> None:
+def _refuse_mistyped(spec: ModelSpec, builder: Any) -> None:
     """Refuses what a builder's `**kwargs` would swallow and was surely meant for us (`gaurds: error`)."""
     for key in spec.arguments:
         near = nearest(key, RESERVED_KEYS, 1, least=_MISTYPED)
-        if near and key not in known:
+        if near and not _is_named(key, builder):
             raise ModelError(
                 f"model {spec.name!r}: its builder {spec.target} names no parameter {key!r}, which its **kwargs would "
                 f"take; did you mean {near[0]!r}? Next step: correct the config, or name the parameter in the builder"
             )
 
 
-def _of_classes(builder: Any) -> list[str]:
-    """What the classes say that a builder hands its `**kwargs` on to: the class itself or that of a class method."""
+def _is_named(key: str, builder: Any) -> bool:
+    """Whether a builder, or what it hands its `**kwargs` on to, names a parameter; true where one cannot be asked."""
+    for one in _called_with_them(builder):
+        try:
+            if key in _by_keyword(inspect.signature(one)) or key in _of_dicts(one):
+                return True
+        except Exception:  # no signature, as in C; or an annotation of the user's that raises
+            return True
+    return False
+
+
+def _called_with_them(builder: Any) -> Iterator[Any]:
+    """The builder, the function of a `functools.partial`, and a class with its bases: itself or a class method's."""
+    yield builder
+    if isinstance(builder, functools.partial):
+        yield from _called_with_them(builder.func)
     owner = builder if inspect.isclass(builder) else getattr(builder, "__self__", None)
-    if not inspect.isclass(owner):
-        return []
-    made = [vars(base)["__init__"] for base in owner.__mro__[:-1] if "__init__" in vars(base)]
-    return [name for one in made if callable(one) for name in _by_keyword(inspect.signature(one))]
+    if inspect.isclass(owner):
+        for base in owner.__mro__[:-1]:
+            yield from (vars(base)[name] for name in ("__new__", "__init__") if callable(vars(base).get(name)))
+
+
+def _of_dicts(function: Any) -> list[str]:
+    """The keys of the `TypedDict` in `**kwargs: Unpack[...]`."""
+    for parameter in inspect.signature(function).parameters.values():
+        kind = parameter.annotation
+        if parameter.kind is parameter.VAR_KEYWORD and isinstance(kind, str) and "Unpack" in kind:
+            kind = inspect.signature(function, eval_str=True).parameters[parameter.name].annotation
+        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(kind) is typing.Unpack:
+            return [name for one in typing.get_args(kind) for name in one.__annotations__]
+    return []
 
 
 def _by_keyword(signature: inspect.Signature) -> list[str]:
