@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
+import operator
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,11 +23,17 @@ from batch_export.errors import UsageError
 from batch_export.stages.code_state import code_state
 
 MINE = """
-import functools, itertools, os, random, time
+from __future__ import annotations
+import enum, functools, itertools, math, operator, os, random, time
+import numpy as np
 import torch
+import torch.nn.functional as F
 import lent_words
 import lent_package.inner
+from typing import TYPE_CHECKING
+from operator import neg
 from lent_words import NUMBER, helped
+from lent_words import *
 K = 2.0
 SIZES = (4, 2 ** 3)
 STARTED, LUCK, PROCESS = time.time(), random.random(), os.getpid()
@@ -34,6 +42,31 @@ CACHE = {}
 COUNT = 0
 MODEL = None
 LOG = print
+ACT, DTYPE, DEVICE, ROOT = torch.relu, torch.float32, torch.device("cpu"), math.sqrt
+WHICH, DTYPES, WORDS = {"a", "b"}, frozenset({torch.float16, torch.float64}), frozenset(["x", "y"])
+SEEN = {"first"}
+LAZY = None
+LATER = STARTED + 1
+PATTERN: Tensor | None = None
+if TYPE_CHECKING:
+    from torch import Tensor
+if True:
+    PICKED = 1.0
+
+class Mode(enum.Enum):
+    SUM = "sum"
+    MEAN = "mean"
+
+MODE = Mode.SUM
+POOL, GELU, ERF, SINE, OPERATOR = F.max_pool2d, F.gelu, torch.special.erf, np.sin, torch.ops.aten.relu.default
+HALVES = functools.partial(torch.mul, other=0.5)
+APPEND, DRAWN, METHOD = [].append, random.random, torch.Tensor.relu
+FOUND = getattr(torch, "tanh") if PROCESS % 2 else torch.relu
+LIST, MADE, MANY = [], {str(PROCESS)}, {one for one in range(3)}
+try:
+    import surely_not_installed as quick
+except ImportError:
+    import math as quick
 
 if PROCESS % 2:
     ODD = True
@@ -52,6 +85,8 @@ def counted(function):
 class Scale(torch.nn.Module):
     made = 0
     gain = 1.0
+    act = torch.relu
+    bare = staticmethod(torch.relu)
     def __init__(self, factor=1.0):
         super().__init__()
         Scale.made += 1
@@ -79,6 +114,22 @@ ENGINE = Engine()
 def table(size):
     return list(range(size))
 
+@torch.jit.ignore
+def ignored(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+scripted = torch.jit.script(lambda x: x) if False else ignored
+noted = torch.no_grad()(ignored)
+
+def kinds(dtype=torch.float32, act=F.relu, seen={1}):
+    seen.add(len(seen))
+    SEEN.add(len(SEEN))
+    LIST.append(seen)
+    globals()["LAZY"] = torch.nn.Identity()
+    words = POOL, GELU, ERF, SINE, OPERATOR, HALVES, APPEND, DRAWN, METHOD, FOUND, MADE, MANY, quick, scripted, noted
+    told = ACT, DTYPE, DEVICE, ROOT, DTYPES, WORDS, MODE, PICKED, STARRED, neg, table, np, LAZY, LATER, PATTERN
+    return "a" in WHICH and len(words) + len(told)
+
 @counted
 def build(factor=2.0, *, more=1.0):
     global MODEL
@@ -88,11 +139,13 @@ def build(factor=2.0, *, more=1.0):
     return torch.nn.Sequential(MODEL, Scale(factor * K * more * helped(NUMBER)))
 
 def plain(factor=2.0, *, more=1.0):
+    kinds()
     deep = lent_package.inner.depth() * ENGINE.power() * len(SIZES[:1])
     return torch.nn.Sequential(Scale(factor * more * deep), build(), Wider(), Halved())
 """
 WORDS = """
 NUMBER = 3.0
+STARRED = 3.0
 SHIFT = 1.0
 def helped(x):
     return x if x > 0 else next(iter({1.5, 2.5} & {1.5}))
@@ -193,7 +246,31 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
         lambda mine: setattr(mine.Engine, "power", lambda self: 2.0),
         ["lent_mine.Engine.power"],
     ),
-    "in the place of a builtin": (lambda mine: setattr(mine, "len", lambda x: 3), ["lent_mine.plain"]),
+    "in the place of a builtin": (
+        lambda mine: setattr(mine, "len", lambda x: 3),
+        ["lent_mine.kinds", "lent_mine.plain"],
+    ),
+    "builtin function": (lambda mine: setattr(mine, "ACT", torch.tanh), ["lent_mine.ACT"]),
+    "builtin of a class": (lambda mine: setattr(mine.Scale, "act", torch.tanh), ["lent_mine.Scale.act"]),
+    "static builtin": (lambda mine: setattr(mine.Scale, "bare", staticmethod(torch.tanh)), ["lent_mine.Scale.bare"]),
+    "function for a builtin": (lambda mine: setattr(mine, "ACT", mine.helped), ["lent_mine.ACT"]),
+    "object for a builtin": (lambda mine: setattr(mine, "ACT", torch.nn.ReLU()), ["lent_mine.ACT"]),
+    "function of a C module": (lambda mine: setattr(mine, "ROOT", math.exp), ["lent_mine.ROOT"]),
+    "imported builtin": (lambda mine: setattr(mine, "neg", operator.pos), ["lent_mine.neg"]),
+    "alias of an installed function": (lambda mine: setattr(mine, "POOL", mine.F.avg_pool2d), ["lent_mine.POOL"]),
+    "operator": (lambda mine: setattr(mine, "OPERATOR", torch.ops.aten.tanh.default), ["lent_mine.OPERATOR"]),
+    "ufunc": (lambda mine: setattr(mine, "SINE", mine.np.cos), ["lent_mine.SINE"]),
+    "dtype": (lambda mine: setattr(mine, "DTYPE", torch.float16), ["lent_mine.DTYPE"]),
+    "dtype as a default": (lambda mine: setattr(mine.kinds, "__defaults__", (torch.half,)), ["lent_mine.kinds"]),
+    "device": (lambda mine: setattr(mine, "DEVICE", torch.device("meta")), ["lent_mine.DEVICE"]),
+    "set": (lambda mine: setattr(mine, "WHICH", {"b"}), ["lent_mine.WHICH"]),
+    "frozenset": (lambda mine: setattr(mine, "DTYPES", frozenset()), ["lent_mine.DTYPES"]),
+    "frozenset that is called": (lambda mine: setattr(mine, "WORDS", frozenset("x")), ["lent_mine.WORDS"]),
+    "member of an enum": (lambda mine: setattr(mine, "MODE", mine.Mode.MEAN), ["lent_mine.MODE"]),
+    "module": (lambda mine: setattr(mine, "np", torch), ["lent_mine.np"]),
+    "global under a plain if": (lambda mine: setattr(mine, "PICKED", 2.0), ["lent_mine.PICKED"]),
+    "global with a type": (lambda mine: setattr(mine, "PATTERN", torch.tanh), ["lent_mine.PATTERN"]),
+    "global by a star": (lambda mine: setattr(mine, "STARRED", 2.0), ["lent_mine.STARRED"]),
     "edited file": (edited, ["lent_mine.Scale.forward"]),
 }
 

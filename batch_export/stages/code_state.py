@@ -1,7 +1,8 @@
 """What a function or class of somebody's own stands on in this process: code, defaults, and the globals that it names.
 
 A dotted name arrives; short texts by name leave, which two processes compare. Followed is local code alone; of values
-only plain ones have a text of their own. torch is not imported here, and nothing is called.
+only those have a text of their own that `value_words.py` has words for. torch is not imported here, and nothing is
+called.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import Any
 from batch_export.digest import digest_value
 from batch_export.sources.closure import PACKAGE, is_installed
 from batch_export.sources.places import resolve_target
+from batch_export.stages.value_words import is_plain, words_of
 
-PLAIN, CODE, CLASS, OTHER = "plain", "code", "class", "other"
-"""The first words of texts."""
+PLAIN, NAMED, SET, CODE, CLASS, OTHER = "plain", "named", "set", "code", "class", "other"
+"""The first words of texts: of numbers and texts, of what has a name, of sets that can grow, and so on."""
 OPTIMISED = "="
 """The name, which nothing else can have, of how far Python leaves out assertions: code of two kinds is not compared."""
 
 UNCERTAIN, _VERSIONED = "?", "-"
 """The last words of texts of code that is not as its source says (pytest rewrites its own), and that is installed."""
 
-_SINGLE = (bool, int, float, complex, str, bytes, type(None))
 MOST = 5_000
 """Texts that are made."""
 
@@ -54,7 +55,7 @@ def _text(value: Any) -> str:
     value = _function_in(value)
     if isinstance(value, FunctionType):
         name = f"{value.__module__}.{value.__qualname__}"
-        if not _is_local(value.__module__):
+        if not is_local(value.__module__):
             return f"{CODE} {name} {UNCERTAIN if _is_rewritten(value.__module__) else _VERSIONED}"
         defaults = [_default(one) for one in value.__defaults__ or ()]
         named = sorted((name, _default(one)) for name, one in (value.__kwdefaults__ or {}).items())
@@ -62,13 +63,15 @@ def _text(value: Any) -> str:
         return f"{CODE} {name} {digest_value([_code(value.__code__), defaults, named, hiding])[:16]}"
     if isinstance(value, type):
         return " ".join([CLASS, *(f"{one.__module__}.{one.__qualname__}" for one in (value, *value.__bases__))])
-    return f"{PLAIN} {digest_value(repr(value))[:16]}" if _is_plain(value) else OTHER
+    words = words_of(value)
+    kind = PLAIN if is_plain(value) else SET if isinstance(value, set) else NAMED
+    return f"{kind} {digest_value(words)[:16]}" if words else OTHER
 
 
 def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What a value stands on, by the name of what holds it."""
     value = _function_in(value)
-    if isinstance(value, FunctionType) and _is_local(value.__module__):
+    if isinstance(value, FunctionType) and is_local(value.__module__):
         for free, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
             try:
                 yield f"{name}.<{free}>", cell.cell_contents
@@ -79,29 +82,27 @@ def _below(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             held = value.__globals__[one]
             if isinstance(held, ModuleType):
                 yield from _in_module(held, names)
-            else:
-                yield f"{value.__globals__.get('__name__', value.__module__)}.{one}", held
-    elif isinstance(value, type) and _is_local(value.__module__):
+            yield f"{value.__globals__.get('__name__', value.__module__)}.{one}", held
+    elif isinstance(value, type) and is_local(value.__module__):
         where = f"{value.__module__}.{value.__qualname__}"
         for attribute, held in vars(value).items():
             if isinstance(_function_in(held), FunctionType) or not attribute.startswith("__"):
                 yield f"{where}.{attribute}", held
         for base in (*value.__bases__, type(value)):
             yield f"{base.__module__}.{base.__qualname__}", base
-    elif _is_local(getattr(type(value), "__module__", None)):
+    elif is_local(getattr(type(value), "__module__", None)):
         yield f"{type(value).__module__}.{type(value).__qualname__}", type(value)
 
 
 def _in_module(module: ModuleType, names: set[str], known: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     """What code may name in a module, and in the modules that it names in it (`package.module.function`)."""
-    if not _is_local(module.__name__) or module.__name__ in known:
+    if not is_local(module.__name__) or module.__name__ in known:
         return
     for one in sorted(names & vars(module).keys()):
         held = vars(module)[one]
         if isinstance(held, ModuleType):
             yield from _in_module(held, names, (*known, module.__name__))
-        else:
-            yield f"{module.__name__}.{one}", held
+        yield f"{module.__name__}.{one}", held
 
 
 def _function_in(value: Any) -> Any:
@@ -114,7 +115,7 @@ def _function_in(value: Any) -> Any:
     return value if wrapped is None else wrapped
 
 
-def _is_local(module: str | None) -> bool:
+def is_local(module: str | None) -> bool:
     """Whether a module is of somebody's own and holds what its source says."""
     spec = getattr(sys.modules.get(module or ""), "__spec__", None)
     origin = getattr(spec, "origin", None)
@@ -129,12 +130,9 @@ def _is_rewritten(module: str | None) -> bool:
     return spec is not None and type(spec.loader) not in (SourceFileLoader, BuiltinImporter, ExtensionFileLoader)
 
 
-def _is_plain(value: Any) -> bool:
-    return type(value) in _SINGLE or (type(value) is tuple and all(map(_is_plain, value)))
-
-
 def _default(value: Any) -> str:
-    return repr(value) if _is_plain(value) else type(value).__qualname__
+    words = "" if isinstance(value, set) else words_of(_function_in(value))
+    return words or type(value).__qualname__
 
 
 def _code(code: CodeType) -> list[Any]:
