@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import importlib
 import json
 import math
@@ -31,6 +32,7 @@ import torch.nn.functional as F
 import lent_words
 import lent_package.inner
 from typing import TYPE_CHECKING
+from colorsys import rgb_to_hsv
 from operator import neg
 from lent_words import NUMBER, helped
 from lent_words import *
@@ -127,6 +129,7 @@ def kinds(dtype=torch.float32, act=F.relu, seen={1}):
     LIST.append(seen)
     globals()["LAZY"] = torch.nn.Identity()
     words = POOL, GELU, ERF, SINE, OPERATOR, HALVES, APPEND, DRAWN, METHOD, FOUND, MADE, MANY, quick, scripted, noted
+    rgb_to_hsv(0.0, 0.0, 0.0)
     told = ACT, DTYPE, DEVICE, ROOT, DTYPES, WORDS, MODE, PICKED, STARRED, neg, table, np, LAZY, LATER, PATTERN
     return "a" in WHICH and len(words) + len(told)
 
@@ -214,6 +217,11 @@ def given(mine: Any) -> None:
     mine.plain.__kwdefaults__ = {"more": 5.0}
 
 
+def elsewhere(mine: Any) -> None:
+    """As if the package gave another function where it runs elsewhere, in a notebook or a terminal."""
+    mine.rgb_to_hsv = colorsys.rgb_to_hsv = colorsys.rgb_to_hls
+
+
 CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "nothing": (nothing, []),
     "caches, counters, lazy values": (used, []),
@@ -256,6 +264,8 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "function for a builtin": (lambda mine: setattr(mine, "ACT", mine.helped), ["lent_mine.ACT"]),
     "object for a builtin": (lambda mine: setattr(mine, "ACT", torch.nn.ReLU()), ["lent_mine.ACT"]),
     "function of a C module": (lambda mine: setattr(mine, "ROOT", math.exp), ["lent_mine.ROOT"]),
+    "imported function": (lambda mine: setattr(mine, "rgb_to_hsv", mine.neg), ["lent_mine.rgb_to_hsv"]),
+    "imported function that a package chose": (elsewhere, []),
     "imported builtin": (lambda mine: setattr(mine, "neg", operator.pos), ["lent_mine.neg"]),
     "alias of an installed function": (lambda mine: setattr(mine, "POOL", mine.F.avg_pool2d), ["lent_mine.POOL"]),
     "operator": (lambda mine: setattr(mine, "OPERATOR", torch.ops.aten.tanh.default), ["lent_mine.OPERATOR"]),
@@ -276,8 +286,11 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_what_is_another_thing_here_is_named(mine: Any, anew: Callable[[str], dict[str, str]], kind: str) -> None:
+def test_what_is_another_thing_here_is_named(
+    mine: Any, anew: Callable[[str], dict[str, str]], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     change, names = CHANGES[kind]
+    monkeypatch.setattr(colorsys, "rgb_to_hsv", colorsys.rgb_to_hsv)  # is put back
     change(mine)
     there = anew(Path(mine.__file__).read_text())
     assert changed_here(code_state("lent_mine.plain"), there) == names

@@ -50,12 +50,14 @@ def _methods_of_one_side(here: Mapping[str, str], anew: Mapping[str, str]) -> se
 
 def _is_another(before: str, now: str, name: str, sources: Sources) -> bool:
     kind, *words = before.split(" ")
+    module = module_of(name)
+    if sources.is_as_installed(module, name.removeprefix(f"{module}."), now):
+        return False
     if kind == CODE and now.startswith(f"{CODE} "):
         of_now = now.split(" ")[1:]
         return words[0] != of_now[0] or UNCERTAIN not in (words[-1], of_now[-1])
     if kind in (PLAIN, NAMED, SET):
         if kind == PLAIN and now == OTHER:  # an object in the place of a number or None is mostly made when needed
             return False
-        module = module_of(name)
         return sources.is_fixed(module, name.removeprefix(f"{module}.").split("."), installed=kind != PLAIN)
     return bool(words)

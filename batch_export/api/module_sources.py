@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from batch_export.stages.code_state import is_local
+from batch_export.stages.code_state import is_local, text_of
 
 _OF_PROCESSES = frozenset({"os", "sys", "__file__", "__name__"})
 _OF_NAMES = frozenset({"staticmethod"})
@@ -41,6 +41,20 @@ class Sources:
                 yield from node.names
             elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and not _is_self(node.value):
                 yield node.attr
+
+    def is_as_installed(self, module: str, name: str, text: str) -> bool:
+        """Whether a text is of what an installed package gives this process by the module's `from PACKAGE import`.
+
+        Some give other classes where they run elsewhere: bars of progress do in notebooks.
+        """
+        for node in _taken(self._tree(module).body):
+            if isinstance(node, ast.ImportFrom) and not is_local(_absolute(node, module)):
+                home = sys.modules.get(_absolute(node, module))
+                held = {} if home is None else vars(home)
+                brought = [alias.name for alias in node.names if (alias.asname or alias.name) == name]
+                if any(one in held and text_of(held[one]) == text for one in brought):
+                    return True
+        return False
 
     def is_only_asked(self, name: str, modules: Iterable[str]) -> bool:
         """Whether modules ask a set of that name for what it holds (`x in NAMES`), and do nothing else with it."""

@@ -46,12 +46,13 @@ def code_state(target: str) -> dict[str, str]:
     while todo and len(found) < MOST:
         name, value = todo.pop()
         if name not in found:
-            found[name] = _text(value)
+            found[name] = text_of(value)
             todo.extend(_below(name, value))
     return found
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """Returns what a value is compared by."""
     value = _function_in(value)
     if isinstance(value, FunctionType):
         name = f"{value.__module__}.{value.__qualname__}"
