@@ -348,6 +348,15 @@ def of_its_own(x: Tensor) -> Any:
     return total
 
 
+def asked_of_its_own(x: Tensor) -> Any:
+    """What is asked behind an `or` counts, but not where the first part says yes."""
+    tally, total = Tally(), x[0]
+    for i in range(8):
+        if not (x[i].max() > 1e30 or tally.add(x[i, 0]) > 1e30):
+            total = total + x[i]
+    return total, tally.count * x
+
+
 def of_a_list_of_its_own(x: Tensor) -> Any:
     tallies, total = [Tally(), Tally()], x[0]
     for i in range(8):
@@ -364,6 +373,7 @@ REFUSED = [
     written_on_the_way,
     with_a_second_name,
     of_its_own,
+    asked_of_its_own,
     of_a_list_of_its_own,
     of_powers,
     read_by_another_name,

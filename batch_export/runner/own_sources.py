@@ -7,6 +7,7 @@ digest of another.
 
 from __future__ import annotations
 
+import os
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -14,7 +15,7 @@ from typing import Any
 
 from batch_export.sources.closure import is_installed
 
-_OURS = str(Path(__file__).resolve().parent.parent)
+_OURS = os.path.join(Path(__file__).resolve().parent.parent, "")
 
 
 def imported_from_sources() -> None:
@@ -23,7 +24,7 @@ def imported_from_sources() -> None:
 
     def get_code(self: SourceFileLoader, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
-        if is_installed(path) or path.startswith(_OURS):
+        if path.startswith(_OURS) or is_installed(path):
             return own(self, fullname)  # type: ignore[no-any-return]
         made: CodeType = self.source_to_code(self.get_data(path), path)
         return made

@@ -74,12 +74,15 @@ def _is_asked_alone(test: ast.expr) -> bool:
     nodes = [*ast.walk(test)]
     if any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in nodes):
         return False
-    is_one = not any(isinstance(one, (ast.BoolOp, ast.IfExp)) or _is_chain(one) for one in nodes)
-    return is_one or all(_answers(one) for one in nodes if isinstance(one, ast.Call))
+    return not is_in_parts(test) or all(_answers(one) for one in nodes if isinstance(one, ast.Call))
 
 
-def _is_chain(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and len(node.ops) > 1
+def is_in_parts(test: ast.expr) -> bool:
+    """Whether Python asks a question in parts, of which a later one may not be worked out."""
+    return any(
+        isinstance(one, (ast.BoolOp, ast.IfExp)) or (isinstance(one, ast.Compare) and len(one.ops) > 1)
+        for one in ast.walk(test)
+    )
 
 
 def _answers(call: ast.Call) -> bool:

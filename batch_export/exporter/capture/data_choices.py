@@ -25,6 +25,7 @@ from batch_export.exporter.capture.choice_forms import (
     called_of,
     handed_on,
     is_choice,
+    is_in_parts,
     may_share,
     names_of,
     statements,
@@ -220,7 +221,7 @@ class _Choices(ast.NodeTransformer):
         others = [name for name in read if name not in (*made_here, *written, *effects.containers)]
         others += sorted(attributes(statements(node)))
         check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone else []
-        asks = [node.test] if isinstance(node.test, ast.BoolOp) else []
+        asks = [node.test] if is_in_parts(node.test) else []
         of = sorted(called_of([*statements(node), *asks]))
         if any(text in made_here for text, _ in of):  # it may be something that was given another name
             of = [*((text, name) for text, name in of if text not in made_here)]
