@@ -14,7 +14,7 @@ from batch_export.errors import CaptureError
 from batch_export.exporter.capture.assigned_buffers import SharedBufferError
 from batch_export.exporter.capture.captured import Attempt
 from batch_export.exporter.capture.caught_failures import CaughtFailureError
-from batch_export.exporter.capture.either_kinds import OtherKindsError
+from batch_export.exporter.capture.extreme_elements import OtherKindsError
 from batch_export.exporter.capture.guard_sources import line_of
 from batch_export.exporter.capture.overlapping_writes import OverlappingWriteError
 from batch_export.exporter.capture.returned_operands import ReturnedOperandError
