@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from batch_export.runner.recorded_names import Names
-from batch_export.sources.asked import state_now
+from batch_export.sources.asked import ABSENT, of_a_step, state_now
 from batch_export.sources.recorded import PASSING, current_digest, first_of
 
 CODE = """
@@ -327,6 +327,29 @@ def test_what_a_model_looked_for_and_made_is_a_condition_of_the_next_build(root:
         assert state_now(str(path), state) != state
         path.unlink()
         assert state_now(str(path), state) == state
+
+
+@linux_only
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("os.listdir('d')", "next(os.walk('d'), ())", "os.open('d', os.O_DIRECTORY)", "os.chdir('d')"),
+        *("os.truncate('d', 0)", "os.utime('d')", "os.chmod('d', 0o644)", "os.statvfs('d')", "os.unlink('d')"),
+        *("os.rmdir('d')", "glob.glob('d/*.t')", "subprocess.run(['ls', 'd'], capture_output=True)"),
+    ],
+)
+def test_what_was_there_when_a_call_needed_it_counts(root: Path, code: str) -> None:
+    *_, asked = seen_and_asked(root, f"import contextlib, glob, subprocess\nwith contextlib.suppress(OSError): {code}")
+    assert of_a_step(asked["d"]) == ABSENT
+
+
+@linux_only
+@pytest.mark.parametrize(("code", "state"), [("os.listdir('w')", "file"), ("os.open('d', os.O_DIRECTORY)", "folder")])
+def test_what_a_path_was_that_is_opened_as_a_folder_counts(root: Path, code: str, state: str) -> None:
+    (root / "w").write_text("1")
+    (root / "d").mkdir()
+    *_, asked = seen_and_asked(root, f"import contextlib\nwith contextlib.suppress(OSError): {code}")
+    assert asked[code.split("'")[1]] == state
 
 
 @linux_only

@@ -246,8 +246,8 @@ def _text(value: Any) -> str:
 
 
 def _arguments(arguments: dict[str, Any]) -> str:
-    """Keyword arguments, sorted by name; dicts in them are in their own order, which whoever is called sees."""
-    said = to_exact({name: arguments[name] for name in sorted(arguments)})
+    """Keyword arguments in the config's order, and dicts in them in theirs: who takes `**kwargs` sees both."""
+    said = to_exact(arguments)
     try:
         return msgspec.json.encode(said).decode()
     except UnicodeEncodeError:  # a name that is no text in UTF-8

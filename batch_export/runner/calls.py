@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
-Does = Literal[
-    "opens", "enters", "makes", "moves", "empties", "touches", "alters", "lists", "kind", "status", "link", "attributes"
-]
+Action = Literal["opens", "enters", "makes", "moves", "empties", "touches", "alters", "cuts", "removes", "lists"]
+Does = Action | Literal["kind", "status", "link", "attributes"]
 """`makes` is said of what a call leaves behind where nothing is, `moves` of one that replaces what is there, `empties`
 of creat(2), `touches` of one that gives a file another time, `alters` of one that changes what is said of it besides
-(rights, owner, attributes), `lists` of one that reads what is in a folder; `enters` of one that makes it the current
-one; `kind`, `status`, `link` and `attributes` are what somebody asks, see `asked.How`.
+(rights, owner, attributes), `cuts` of one that gives it another length, `removes` of one that takes a name away,
+`lists` of one that reads what is in a folder; `enters` of one that makes it the current one; `kind`, `status`, `link`
+and `attributes` are what somebody asks, see `asked.How`.
 """
 
 
@@ -57,12 +57,15 @@ _EXECVE, _EXECVEAT = Call("opens", -1, 0), Call("opens", 0, 1)
 _STATAT = Call("status", 0, 1, 3, by_descriptor=True)
 _STATX = Call("status", 0, 1, 2, by_descriptor=True)
 _ACCESSAT, _READLINKAT = Call("kind", 0, 1), Call("link", 0, 1)
+_CUT, _REMOVED, _REMOVED_AT = Call("cuts", -1, 0), Call("removes", -1, 0), Call("removes", 0, 1)
 _ATTRIBUTES, _ATTRIBUTES_OPEN = Call("attributes", -1, 0), Call("attributes", 0, -1)
 _MADE_AT, _LINKED_AT = Call("makes", 0, 1), Call("makes", 1, 2)
 _MOVED, _MOVED_AT = Call("moves", -1, 1, source=0), Call("moves", 2, 3, source=1, source_folder=0)
 _NAMED, _NAMED_AT = Call("makes", -1, 1, source=0), Call("makes", 2, 3, source=1, source_folder=0)
 _TOUCHED, _TOUCHED_AT = Call("touches", -1, 0), Call("touches", 0, 1)
 _ALTERED, _ALTERED_AT, _ALTERED_OPEN = Call("alters", -1, 0), Call("alters", 0, 1), Call("alters", 0, -1)
+_FILE_SYSTEM = Call("kind", -1, 0)
+"""statfs, which asks whether there is something as well."""
 _LISTED = Call("lists", 0, -1)
 """getdents, of a folder that is open."""
 _HANDLE_AT = Call("opens", 0, 1)
@@ -125,6 +128,11 @@ MACHINES = {
             190: _ALTERED_OPEN,
             199: _ALTERED_OPEN,
             303: _HANDLE_AT,
+            76: _CUT,
+            84: _REMOVED,  # rmdir
+            87: _REMOVED,
+            263: _REMOVED_AT,
+            137: _FILE_SYSTEM,
             78: _LISTED,
             217: _LISTED,
         },
@@ -168,6 +176,9 @@ MACHINES = {
             7: _ALTERED_OPEN,
             16: _ALTERED_OPEN,
             264: _HANDLE_AT,
+            45: _CUT,
+            35: _REMOVED_AT,
+            43: _FILE_SYSTEM,
             61: _LISTED,
         },
     ),

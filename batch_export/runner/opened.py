@@ -174,12 +174,20 @@ class Notes:
 
     def touch(self, path: str) -> None:
         """Notes that a file is about to get another time, by which nobody else has changed it."""
+        self.ask_in_vain(path)
         known = self.files.get(self._made.origin(path) or path)
         if known is not None:
             known.wrote = True
 
+    def cut(self, path: str) -> None:
+        """Notes that a file is about to get another length."""
+        self.ask_in_vain(path)
+        if os.path.exists(path):
+            self.add(path, os.O_WRONLY)
+
     def alter(self, path: str) -> None:
         """Notes that a file is about to get another name, other rights or attributes, by which its content stays."""
+        self.ask_in_vain(path)
         origin = self._made.origin(path)
         if origin is not None and not self._is_ignored(path):
             self._altered.add(origin)
@@ -213,6 +221,11 @@ class Notes:
             if of_a_step(state) == ABSENT:
                 self._seek(path)
         return is_link
+
+    def ask_in_vain(self, path: str) -> None:
+        """Notes a call that will fail, since nothing is there."""
+        if not os.path.lexists(path):
+            self.ask(path, "kind")
 
     def _seek(self, path: str) -> None:
         """Notes a path that somebody looks for, if nothing is there."""

@@ -220,10 +220,15 @@ class Witness:
             self._notes.touch(path)
         elif call.does == "alters":
             self._notes.alter(path)
+        elif call.does == "cuts":
+            self._notes.cut(path)
+        elif call.does == "removes":
+            self._notes.ask_in_vain(path)
         elif call.does == "lists":
             if _process_of(task) not in self._notes.listed.get(path, {}):  # it was opened as any file is
                 self._list(path, task)
         elif call.does == "enters":
+            self._notes.ask(path, "kind")
             self._notes.ask_links(path)
         elif call.does == "link" or (call.does == "status" and flags & _AT_SYMLINK_NOFOLLOW):
             self._ask_unfollowed(path, task)
@@ -238,6 +243,7 @@ class Witness:
         if flags & _OPEN_FLAGS_OF_NO_LINK and os.path.lexists(path):
             self._notes.ask(path, "link")  # whether it succeeds says whether there is one
         if flags & _OPEN_FLAGS_OF_A_LISTING:
+            self._notes.ask(path, "kind")  # it may be opened in vain
             self._list(path, task)
             self._notes.ask_links(path)
         else:
