@@ -226,6 +226,8 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[str]]] = {
     "nothing": (nothing, []),
     "caches, counters, lazy values": (used, []),
     "global": (lambda mine: setattr(mine, "K", 3.0), ["lent_mine.K"]),
+    "tensor for a number": (lambda mine: setattr(mine, "K", torch.tensor(3.0)), ["lent_mine.K"]),
+    "number of another type": (lambda mine: setattr(mine, "K", mine.np.float64(2.0)), ["lent_mine.K"]),
     "tuple": (lambda mine: setattr(mine, "SIZES", (4, 9)), ["lent_mine.SIZES"]),
     "global of another module": (lambda mine: setattr(mine.lent_words, "SHIFT", 2.0), ["lent_words.SHIFT"]),
     "imported global": (lambda mine: setattr(mine, "NUMBER", 4.0), ["lent_mine.NUMBER"]),

@@ -501,3 +501,26 @@ def test_no_digit_is_lost_beside_one_and_the_axes_and_far_from_them(name: str) -
     actual, expected = torch.as_tensor(export(real, (z,))(z)[0]), real(z)
     larger = expected.abs().nan_to_num(1.0, 1.0, 1.0).amax(-1, keepdim=True)
     torch.testing.assert_close(actual / larger, expected / larger, rtol=1e-10, atol=1e-10, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("draw", "mean", "spread"),
+    [
+        (lambda x: torch.randn(x.shape[0], dtype=torch.complex64), 0.0, 0.5**0.5),
+        (lambda x: torch.randn_like(torch.complex(x, x)), 0.0, 0.5**0.5),
+        (lambda x: torch.rand(x.shape[0], dtype=torch.complex128), 0.5, 12**-0.5),
+        (lambda x: torch.rand_like(torch.complex(x, x)), 0.5, 12**-0.5),
+    ],
+)
+def test_random_complex_numbers_are_spread_as_torchs(
+    draw: Callable[[Tensor], Tensor], mean: float, spread: float
+) -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            parts = torch.view_as_real(draw(x))
+            return torch.stack([parts.mean(0), parts.std(0), parts.prod(1).mean().expand(2)])
+
+    program = export(Model(), (torch.zeros(9),), dynamic_shapes=({0: "n"},))
+    (found,) = program(torch.zeros(60_000))
+    expected = torch.tensor([[mean] * 2, [spread] * 2, [mean * mean] * 2], dtype=found.dtype)
+    torch.testing.assert_close(found, expected, atol=0.02, rtol=0)

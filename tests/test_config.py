@@ -236,6 +236,10 @@ def test_a_config_may_start_from_another(user_folder: Path) -> None:
     [
         ("inputs: {x: [", "model/broken.yaml is not valid YAML"),
         ("- a\n- b\n", "must be a mapping"),
+        *(
+            (f"defaults: {one}\n", "model/broken.yaml cannot be read: ")
+            for one in ("tiny", "{tiny: 1}", "[1]", "[[a]]")
+        ),
         ("# \udcff\n", r"model/broken\.yaml is not text in UTF-8 \(byte 2\)"),
         ("width: ${nowhere}\n", "model/broken.yaml cannot be resolved"),
         (

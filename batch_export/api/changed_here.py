@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from batch_export.api.module_sources import Sources, module_of
-from batch_export.stages.code_state import CLASS, CODE, MOST, NAMED, OPTIMISED, OTHER, PLAIN, SET, UNCERTAIN
+from batch_export.stages.code_state import CLASS, CODE, MOST, NAMED, OPTIMISED, OTHER, PLAIN, SET, UNCERTAIN, text_of
+
+_MADE_LATER = frozenset(map(text_of, (None, False)))
+"""Texts of what mostly stands for an object that is made when it is needed."""
 
 
 def changed_here(here: Mapping[str, str], anew: Mapping[str, str]) -> list[str]:
@@ -57,7 +60,7 @@ def _is_another(before: str, now: str, name: str, sources: Sources) -> bool:
         of_now = now.split(" ")[1:]
         return words[0] != of_now[0] or UNCERTAIN not in (words[-1], of_now[-1])
     if kind in (PLAIN, NAMED, SET):
-        if kind == PLAIN and now == OTHER:  # an object in the place of a number or None is mostly made when needed
+        if before in _MADE_LATER and now == OTHER:
             return False
         return sources.is_fixed(module, name.removeprefix(f"{module}.").split("."), installed=kind != PLAIN)
     return bool(words)

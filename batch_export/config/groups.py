@@ -193,7 +193,12 @@ class ConfigGroups:
         where = f"{group}/{name}"
         if name in seen:
             raise UsageError(f"The config {where}.yaml includes itself: {' -> '.join((*seen, name))}")
-        result = self._repository.load_config(where)
+        try:
+            result = self._repository.load_config(where)
+        except UnicodeDecodeError:
+            raise
+        except ValueError as error:  # of a `defaults` that is no list of names
+            raise UsageError(f"The config {where}.yaml cannot be read: {error}") from None
         if result is None:
             brought = brought_exporters.config(name) if group == brought_exporters.CONFIG_GROUP else None
             if brought is None:

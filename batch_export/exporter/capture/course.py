@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,8 @@ _OTHERS = 2
 """From how many examples of other sizes both ways are captured, where that fails from the given one."""
 _TURNS = 3
 """How often from each of them."""
+_SECONDS = 45.0
+"""Seconds of this thread's own computing after which no further example of other sizes is captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,14 @@ class Course:
     Attributes:
         vain: lines that were captured so that nothing is decided there, which gave no program for all sizes.
         reasons: why what sizes decide could not be captured both ways.
+        begun: when, as `time.thread_time` has it.
     """
 
     request: Request
     strategies: Strategies
     vain: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
+    begun: float = field(default_factory=time.thread_time)
 
     def from_examples(self) -> Captured:
         """The program captured from the given example, or from another one where that says more.
@@ -283,6 +288,8 @@ class Course:
             sizes = examples.sizes_of(inputs)
             if any(taken.is_taken_at(sizes) for taken in self.request.taken) or is_in_vain(self.request.refused, sizes):
                 continue
+            if time.thread_time() - self.begun > _SECONDS:
+                return
             if first is not None and not is_searched and _takes_same_branches(first, sizes):
                 continue
             with contextlib.suppress(CaptureError, DynamicShapeError):

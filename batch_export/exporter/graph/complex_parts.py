@@ -52,6 +52,9 @@ FACTORIES: Mapping[str, tuple[int, int | complex]] = {
 """Operators that make a tensor from its sizes: which argument these are (-1: it has none), and the number
 (1j: the next argument)."""
 
+DRAWN = frozenset({"rand", "randn", "rand_like", "randn_like"})
+"""Operators that make a tensor of random numbers."""
+
 LIKE: Mapping[str, str] = {"empty_like": "empty", "zeros_like": "zeros", "ones_like": "ones", "full_like": "full"}
 """Operators that take the sizes of a tensor, and what makes the same from the sizes."""
 
@@ -132,6 +135,17 @@ def filled(base: str, args: Sequence[Any], fake: torch.Tensor) -> RecordedValue:
 def filled_like(base: str, args: Sequence[object], sizes: Sequence[object], fake: torch.Tensor) -> RecordedValue:
     """A complex tensor of one number with the given sizes, by an operator of `LIKE`."""
     return filled(LIKE[base], [sizes, *args[1:]], fake)
+
+
+def drawn(base: str, sizes: Sequence[object], fake: torch.Tensor) -> RecordedValue:
+    """Complex random numbers of some sizes: both parts uniform, or normal with half the variance each."""
+    dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
+    like = op.Expand(op.Constant(value=ir.tensor([0.0, 0.0], dtype=dtype)), [*sizes, 2])
+    return (
+        op.RandomUniformLike(like)
+        if base.startswith("rand_") or base == "rand"
+        else op.RandomNormalLike(like, scale=0.5**0.5)
+    )
 
 
 def joined_alike(base: str, args: Sequence[Any], fake: object) -> list[object]:

@@ -202,6 +202,9 @@ class OperatorTranslator:
         if adapting.is_complex(fake) and base in complex_parts.LIKE:
             sizes = [self.plain(size) for size in fake.shape]
             return self.conform(complex_parts.filled_like(base, call.args, sizes, fake), fake, call.name)
+        if adapting.is_complex(fake) and base in complex_parts.DRAWN:
+            sizes = [self.plain(size) for size in fake.shape]
+            return self.conform(complex_parts.drawn(base, sizes, fake), fake, call.name)
         if is_complex and adapting.is_complex(fake) and complex_parts.is_new(base, call.args):
             return self.conform(complex_parts.filled(base, call.args, fake), fake, call.name)
         if function is None:
