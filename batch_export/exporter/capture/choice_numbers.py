@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FunctionType
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 
@@ -32,11 +32,25 @@ def is_forward(function: ast.FunctionDef, module: torch.nn.Module) -> bool:
         function: its tree, as its file has it.
         module: the model.
     """
-    own = getattr(type(module), "forward", None)
+    own = _within_modes(getattr(type(module), "forward", None))
     if "forward" in vars(module) or not isinstance(own, FunctionType) or function.name != own.__name__:
         return False
     tree = function_sources.tree_of(own.__code__)
     return tree is not None and ast.dump(tree, include_attributes=True) == ast.dump(function, include_attributes=True)
+
+
+def _within_modes(function: Any) -> Any:
+    """The function below torch's decorators that run it in a mode (`torch.no_grad()`) and return what it returns."""
+    while isinstance(function, FunctionType) and function.__code__ in _IN_MODES and hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def _nothing() -> None:
+    """What torch's decorators are put around, to see what code they have."""
+
+
+_IN_MODES = frozenset(made.__code__ for made in (torch.no_grad()(_nothing), torch.autocast("cpu")(_nothing)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def _asserts_of_pytest(code: CodeType) -> Callable[[ast.Module], object] | None:
 def _compiled(
     function: ast.FunctionDef, code: CodeType, changed: Callable[[ast.Module], object] | None = None
 ) -> CodeType | None:
-    function.decorator_list, function.returns = [], None
+    function.decorator_list, function.returns = _first_line_kept(function), None
     for one in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs):
         one.annotation = None
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -93,6 +93,12 @@ def _compiled(
         if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
             return part.replace(co_qualname=code.co_qualname)
     return None
+
+
+def _first_line_kept(function: ast.FunctionDef) -> list[ast.expr]:
+    """Nothing in the place of a function's decorators, which is never run: a code begins at the first one's line."""
+    first = function.decorator_list[:1]
+    return [ast.copy_location(ast.Constant(None), one) for one in first]
 
 
 _MADE: dict[int, tuple[CodeType, ast.FunctionDef]] = {}

@@ -6,12 +6,14 @@ tensors that it fills hold what its rounds give.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
@@ -77,6 +79,12 @@ class FreeLoop:
         except loop_pieces.SizeByDataError as error:
             loop_reasons.note_of(self.body, str(error))
             return None
+        except UncapturedHigherOrderOpError as error:
+            why, is_own = _why(error)
+            loop_reasons.note_of(self.body, why)
+            if is_own:
+                return None
+            raise
 
     def _run(self) -> tuple[tuple[Any, ...], tuple[FreeRows | LoopPieces, ...]]:
         length = self.over.free_length()
@@ -85,7 +93,7 @@ class FreeLoop:
         begun = [one for one in pytree.tree_leaves(list(self.carried)) if isinstance(one, Tensor)]
         if self.is_begun:
             says_of_none(length)
-        last, found, form = self._all_rounds(self.body, known)
+        last, found, form = self._all_rounds(self._with_numbers(), known)
         known.check(last)
         listed = found[: sum(self.counts)]  # what is written has the size of the place
         axes = {place: differing for place, one in enumerate(listed) if (differing := known.differing(one))}
@@ -102,6 +110,20 @@ class FreeLoop:
         own = len(going) - len(self.states.where)
         self.states.put(going[own:])
         return tuple(going[:own]), tuple(filled)
+
+    def _with_numbers(self) -> Callable[..., Any]:
+        """A round that gives numbers of Python's which are written to tensors as such (`out[t] = 1`)."""
+        body, count = self.body, sum(self.counts)
+        kinds = [(one.dtype, one.device, is_added) for one, *_, is_added in self.written]
+        if not kinds:
+            return body
+
+        def with_numbers(*given: Any) -> tuple[Any, tuple[Any, ...]]:
+            now, made = body(*given)
+            written = (_as_written(one, *kind) for one, kind in zip(made[count:], kinds, strict=True))
+            return now, (*made[:count], *written)
+
+        return with_numbers
 
     def _put_back(self, last: list[Any]) -> list[Any]:
         """Gives lists, dicts and tensors that were there before the loop what they hold behind it."""
@@ -214,3 +236,22 @@ class FreeLoop:
             before = before if begun_form == form else [None] * len(last)
             last, found = loop_scans.of_real_rounds(last, found, before, steps.length, none)
         return last, found, form
+
+
+def _as_written(value: Any, dtype: torch.dtype, device: torch.device, is_added: bool) -> Any:
+    """A number of Python's as a tensor writes it; anything else as it is.
+
+    What is no whole number is not added to whole numbers: torch refuses that, too.
+    """
+    is_known = type(value) in (int, bool) or (type(value) is float and (dtype.is_floating_point or not is_added))
+    return torch.full((), value, dtype=dtype, device=device) if is_known else value
+
+
+def _why(error: Exception) -> tuple[str, bool]:
+    """Why torch takes no such round, and whether it is one of our own reasons, with which nothing has changed yet."""
+    text = str(error)
+    own = re.search(rf"{loop_pieces.SizeByDataError.__name__}\('(.*)'\)", text)
+    if own is not None:
+        return own.group(1), True
+    said = [line.strip() for line in text.splitlines() if line.strip()][1:2]
+    return f"torch takes no such round as one operator ({said[0] if said else type(error).__name__})", False

@@ -22,6 +22,7 @@ from batch_export.exporter.capture import (
     listed_loops,
     loop_bodies,
     loop_choices,
+    loop_named_places,
     loop_reasons,
     loop_results,
     loop_soundness,
@@ -163,6 +164,9 @@ class _Loops:
         if foreign := loop_statements.foreign_attribute(loop):
             raise _UnfollowedError(f"{loop_reasons.part(foreign)} changes more than names of its function")
         carried = (carried - form.named) | form.written
+        if isinstance(loop, ast.For) and way.step:
+            loop = loop_named_places.by_step(loop, way.step, self.code.co_varnames, carried)
+            form = replace(form, loop=loop)
         if way.step in carried and not form.is_shorter and way.step not in loop_choices.names_given(loop.body):
             last = ast.parse(f"{way.step} = {LAST}(__steps_{number}__)").body
             carried, form = carried - {way.step}, replace(form, behind=[*form.behind, *last])
