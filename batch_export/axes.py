@@ -25,7 +25,7 @@ Sizes = dict[str, int]
 
 SEED = "seed"
 PADDING = ("padding", "all_padding")
-VARIANTS = ("zeros", "large", *PADDING, "empty")
+VARIANTS = ("zeros", "large", "turned", *PADDING, "empty")
 """Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones."""
 _EMPTY_AXIS = "batch"
 
@@ -160,11 +160,11 @@ def cases(model: ModelSpec) -> tuple[Case, ...]:
 
 def variants(model: ModelSpec) -> tuple[str, ...]:
     """Returns those of the model's variants that its inputs have: no padding without a mask, no draw without a leaf
-    that is drawn, no empty batch without a batch."""
+    that is drawn, no empty batch without a batch, nothing turned without an input of two values."""
     drawn = any(leaf.dtype and leaf.fill is None for leaf in model.inputs)
     masked = any(is_mask(leaf) for leaf in model.inputs)
     batched = any(axis.name == _EMPTY_AXIS for axis in model.axes)
-    has = {name: masked for name in PADDING} | {"empty": batched}
+    has = {name: masked for name in PADDING} | {"empty": batched, "turned": any(map(is_of_two_values, model.inputs))}
     return tuple(name for name in dict.fromkeys(model.variants) if has.get(name, drawn))
 
 
@@ -172,6 +172,14 @@ def is_mask(leaf: InputSpec) -> bool:
     """Returns whether an input is a padding mask: whole numbers or booleans, named so, and filled with ones."""
     named = any("mask" in str(key) for key in leaf.path)
     return named and leaf.fill == 1 and not leaf.dtype.startswith(("float", "bfloat", "complex"))
+
+
+def is_of_two_values(leaf: InputSpec) -> bool:
+    """Returns whether an input is drawn from two values, so that few draws of it may all be the same."""
+    if leaf.fill is not None or not leaf.dtype or leaf.dtype.startswith(("float", "bfloat", "complex")):
+        return False
+    low, high = int(leaf.low or 0), 2 if leaf.high is None else int(leaf.high)
+    return high - low == 2 and (low == 0 or leaf.dtype != "bool")
 
 
 def case_indices(model: ModelSpec, setting: str) -> list[int]:

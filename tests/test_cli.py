@@ -668,6 +668,19 @@ def test_output_that_cannot_be_written_is_one_sentence_and_a_closed_one_is_none(
     assert not code or "the output cannot be written: No space left on device. Next step:" in said[0]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")
+def test_a_run_does_not_end_for_messages_that_cannot_be_written(tmp_path: Path) -> None:
+    words = "matrix.models=[mlp_nested] matrix.opsets=[20] measure.enabled=false matrix.dynamic=[static]"
+    line = f"{sys.executable} -m batch_export {words} 2>/dev/full"
+    root = str(Path(cli.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root}
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 cell: 1 pass" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("override", "key"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,35 @@ def test_inputs_depend_on_seed_sizes_and_place_only() -> None:
     assert len(model_room.flat_tensors(first)) == len(axes.input_names(spec))
     other = model_room.example_inputs(spec_of("a.b", seed=1), {"batch": 2})
     assert not torch.equal(first["x"], other["x"])
+
+
+def test_an_input_without_axes_has_a_draw_of_its_own_at_every_size() -> None:
+    spec = spec_of("a.b", {"x": INPUTS["x"], "scale": {"dtype": "float32", "shape": [3]}})
+    drawn = [model_room.example_inputs(spec, {"batch": size})["scale"] for size in (2, 3, 2)]
+    assert torch.equal(drawn[0], drawn[2])
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize(
+    ("leaf", "turns"),
+    [
+        ({"dtype": "bool"}, True),
+        ({"dtype": "int64"}, True),
+        ({"dtype": "uint8", "range": [3, 5]}, True),
+        ({"dtype": "bool", "fill": 1}, False),
+        ({"dtype": "bool", "range": [1, 5]}, False),
+        ({"dtype": "int64", "range": [0, 3]}, False),
+        ({"dtype": "float32", "range": [0, 2]}, False),
+    ],
+)
+def test_inputs_of_two_values_have_the_other_ones_once(leaf: dict[str, Any], turns: bool) -> None:
+    spec = replace(spec_of("a.b", {"x": INPUTS["x"], "y": {"shape": [50], **leaf}}), variants=("turned",))
+    assert axes.variants(spec) == (("turned",) if turns else ())
+    usual, turned = (model_room.example_inputs(spec, {"batch": 2}, word) for word in ("", "turned"))
+    assert torch.equal(usual["x"], turned["x"])
+    assert usual["y"].dtype == turned["y"].dtype
+    assert bool((usual["y"] != turned["y"]).all()) is turns
+    assert torch.equal(usual["y"].unique(), turned["y"].unique())
 
 
 def test_inputs_leave_the_global_generator_alone() -> None:

@@ -97,6 +97,19 @@ def test_a_folder_in_the_place_of_a_file_is_put_aside_and_the_file_made_again(
     assert audit(store).sound
 
 
+@pytest.mark.parametrize("what", ["onnx", "weights", "blob"])
+def test_a_link_to_a_device_in_the_place_of_a_file_is_put_aside_and_never_read(
+    store: Store, tmp_path: Path, what: str
+) -> None:
+    result = put_result(store, "a", tmp_path)
+    path = places(store, result)[what]
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert put_result(store, "a", tmp_path) == result
+    assert store.lookup(result.key) == result
+    assert path.is_file()
+
+
 @pytest.mark.parametrize("what", ["onnx", "weights", "blob", "entry"])
 def test_a_folder_in_the_place_of_a_file_is_found_and_collected(store: Store, tmp_path: Path, what: str) -> None:
     path = places(store, put_result(store, "a", tmp_path))[what]

@@ -39,7 +39,7 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str]) -> int:
     """Runs one command line; `argv[0]` is the program, as in `sys.argv`."""
     standard_streams.open_closed_ones()
-    with _noting_interrupt() as interrupted:
+    with standard_streams.errors_forgiven(), _noting_interrupt() as interrupted:
         try:
             code = _dispatch(argv[0], list(argv[1:]))
             sys.stdout.flush()  # a reader that went away is noticed here, not when Python ends
@@ -65,8 +65,8 @@ def main(argv: Sequence[str]) -> int:
                 traceback.print_exc()
                 print("error: batch_export itself failed; the traceback above says where", file=sys.stderr)
                 return 3
-    print("interrupted", file=sys.stderr)
-    return EXIT_INTERRUPTED
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
 
 
 def _told(error: BatchExportError) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any, TextIO, cast
 
 _FIRST_OF_OTHERS = 3
 
@@ -44,6 +46,53 @@ def why_unwritable(error: Exception) -> str:
     except OSError as refusal:
         return refusal.strerror or str(refusal)
     return ""
+
+
+class _Forgiving:
+    """Standard error which drops what there is no room for: a run does not end for a line about how far it is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes, or drops the text."""
+        with _dropping(self._stream):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Writes what was kept, or drops it."""
+        with _dropping(self._stream):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the stream's."""
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def _dropping(stream: TextIO) -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:  # nobody reads any more
+        raise
+    except OSError:
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+
+
+@contextlib.contextmanager
+def errors_forgiven() -> Iterator[None]:
+    """While open, a full disk behind standard error ends nothing: from then on it leads nowhere."""
+    before, made = sys.stderr, _Forgiving(sys.stderr)
+    sys.stderr = cast(TextIO, made)
+    try:
+        yield
+    finally:
+        if sys.stderr is cast(TextIO, made):
+            sys.stderr = before
 
 
 def let_go() -> None:

@@ -19,7 +19,7 @@ import numpy
 import torch
 
 from batch_export import saved_programs
-from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms
+from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, is_of_two_values, size_of, terms
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.collections.small_models.importing import declare_operators
@@ -139,6 +139,8 @@ def example_inputs(spec: ModelSpec, sizes: Mapping[str, int], variant: str = "")
     def value_of(leaf: InputSpec) -> Any:
         if not leaf.dtype:
             return leaf.constant
+        if variant == "turned" and is_of_two_values(leaf):
+            return _turned(leaf, _tensor(spec, leaf, sizes))
         special = _special(leaf, [size_of(entry, sizes) for entry in leaf.shape], variant)
         return _tensor(spec, leaf, sizes, variant) if special is None else special
 
@@ -317,6 +319,11 @@ def _special(leaf: InputSpec, shape: list[int], variant: str) -> torch.Tensor | 
     return None
 
 
+def _turned(leaf: InputSpec, drawn: torch.Tensor) -> torch.Tensor:
+    """Returns the other one of a leaf's two values in each place."""
+    return ~drawn if drawn.dtype == torch.bool else 2 * int(leaf.low or 0) + 1 - drawn
+
+
 def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str = "") -> torch.Tensor:
     shape = [size_of(entry, sizes) for entry in leaf.shape]
     dtype: torch.dtype = getattr(torch, leaf.dtype)
@@ -340,7 +347,7 @@ def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant:
 
 
 def _leaf_seed(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str) -> int:
-    axes = {term for entry in leaf.shape for term in terms(entry) if isinstance(term, str)}
+    axes = {term for entry in leaf.shape for term in terms(entry) if isinstance(term, str)} or sizes
     drawn = {axis: sizes[axis] for axis in sorted(axes)}
     draw = [variant] if variant.startswith(SEED) else []
     return int(digest_value([spec.seed, drawn, list(leaf.path), *draw])[:15], 16)

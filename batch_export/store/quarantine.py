@@ -20,11 +20,15 @@ FOLDER = "quarantine"
 LOG_NAME = "log.jsonl"
 A_FOLDER = "folder"
 """What stands for the digest of a folder that lies where a file should."""
+A_DEVICE = "device"
+"""The same of what may never come to an end: a device, a pipe, a link to one."""
 
 
 def content_of(path: Path) -> Digest:
-    """Returns the digest of what lies there; `A_FOLDER`, which is no file's, of a folder."""
-    return A_FOLDER if path.is_dir() else digest_file(path)
+    """Returns the digest of what lies there; `A_FOLDER` or `A_DEVICE`, which are no file's, of a folder or device."""
+    if path.is_dir():
+        return A_FOLDER
+    return A_DEVICE if path.exists() and not path.is_file() else digest_file(path)
 
 
 def make_room(root: Path, path: Path, expected: Digest) -> None:
