@@ -260,7 +260,7 @@ def test_an_input_without_axes_has_a_draw_of_its_own_at_every_size() -> None:
     ("leaf", "turns"),
     [
         ({"dtype": "bool"}, True),
-        ({"dtype": "int64"}, True),
+        ({"dtype": "int64", "range": [0, 2]}, True),
         ({"dtype": "uint8", "range": [3, 5]}, True),
         ({"dtype": "bool", "fill": 1}, False),
         ({"dtype": "bool", "range": [1, 5]}, False),

@@ -14,8 +14,27 @@ from typing import Any
 
 import torch
 
+from batch_export.errors import TranslationError
+
 _CONVERTING = frozenset({"aten::to", "aten::_to_copy", "aten::type_as", "prims::convert_element_type"})
 _MIXED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+ENTERED = "torch.amp.autocast_mode::_enter_autocast"
+"""Begins a part of a graph that is no submodule, since there are loops or branches in it that are operators."""
+
+
+def is_on(node: torch.fx.Node) -> bool:
+    """Whether autocast is switched on where it is entered, and not off."""
+    return len(node.args) < 3 or bool(node.args[2])
+
+
+def around_operators() -> TranslationError:
+    """What is said of a part of a graph in which autocast is on around such operators."""
+    return TranslationError(
+        "autocast is on around a loop or a branch that is an operator of the file",
+        next_step="switch it on within the loop's layers, or cast the module and the inputs in its place",
+    )
 
 
 def with_conversions(graph_module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -22,7 +22,7 @@ from batch_export.exporter.graph import metadata
 from batch_export.exporter.graph.block_bodies import NotABodyError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.sizes import expression
-from batch_export.exporter.translate import control_flow, decompose, native
+from batch_export.exporter.translate import autocast, control_flow, decompose, native
 from batch_export.exporter.translate.block_calls import BlockCalls
 from batch_export.exporter.translate.operator import IGNORED_NAMES, OperatorTranslator
 from batch_export.exporter.translate.registry import OnnxRegistry, qualified_name
@@ -105,12 +105,14 @@ class Translator(OperatorTranslator):
     def _call_function(self, node: torch.fx.Node, env: Environment) -> None:
         target = node.target
         qualified = qualified_name(target)
-        if qualified in IGNORED_NAMES:
+        if qualified in IGNORED_NAMES or (qualified == autocast.ENTERED and not autocast.is_on(node)):
             env[node] = None
             return
         self.recorder.metadata = metadata.node_metadata(node)
         self.recorder.node_prefix = f"node_{node.name}_"
         try:
+            if qualified == autocast.ENTERED:
+                raise autocast.around_operators()
             env[node] = self._translate_node(node, env, qualified)
             _keep_apart(env[node], node)
         except (FunctionalisationNeededError, NotABodyError):
