@@ -362,12 +362,5 @@ def sequence_of(kind: type, one: Any) -> FreeSequence | None:
     return FreeRows(one, kind) if _has_free_rows(one) else None
 
 
-def sum_of(one: Any) -> Tensor | None:
-    """What `sum` gives of tensors of a free number, in their dtype; None elsewhere."""
-    if not isinstance(one, FreeRows) or one.is_plain or one.tail is not None or one.rows.dtype is torch.bool:
-        return None
-    return one.rows.sum(0, dtype=one.rows.dtype)
-
-
 def _has_free_rows(one: Any) -> bool:
     return isinstance(one, Tensor) and one.dim() > 0 and isinstance(one.shape[0], torch.SymInt)

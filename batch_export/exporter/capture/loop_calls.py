@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from batch_export.exporter.capture.begun_numbers import IS_TRIED, says_of_none
-from batch_export.exporter.capture.free_sequences import FreeNumbers
+from batch_export.exporter.capture.free_sequences import FreeNumbers, FreeRows
 from batch_export.exporter.capture.loop_pieces import LoopPieces
 from batch_export.exporter.capture.loop_reach import goes_evenly
 from batch_export.exporter.capture.loop_windows import expression
@@ -75,6 +75,14 @@ def as_tensor(numbers: Any, dtype: torch.dtype | None = None, device: Any = None
     found = next((one.device for one in parts if isinstance(one, Tensor)), None)
     made = [torch.as_tensor(one, dtype=dtype or torch.int64, device=device or found).clone() for one in parts]
     return torch.stack(made) if isinstance(numbers, list) else made[0]
+
+
+def sum_of(one: Any) -> Tensor | None:
+    """What `sum` gives of tensors of a free number, in their dtype, of none of which it is a number; None elsewhere."""
+    if not isinstance(one, FreeRows) or one.is_plain or one.tail is not None or one.rows.dtype is torch.bool:
+        return None
+    says_of_none(one.rows.shape[0])
+    return one.rows.sum(0, dtype=one.rows.dtype)
 
 
 def final_count(steps: Any, first: Any, stride: Any) -> Any:

@@ -74,7 +74,7 @@ _CALLED: Mapping[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "len": ("__len_of_a_size__", builtins.len, free_sequences.length_of),
     "list": ("__list_of_a_size__", builtins.list, functools.partial(_sequence_of, builtins.list)),
     "range": ("__range_of_a_size__", builtins.range, free_sequences.range_of),
-    "sum": ("__sum_of_a_size__", builtins.sum, free_sequences.sum_of),
+    "sum": ("__sum_of_a_size__", builtins.sum, loop_calls.sum_of),
     "tuple": ("__tuple_of_a_size__", builtins.tuple, functools.partial(_sequence_of, builtins.tuple)),
 }
 """Python's name -> its name here, Python's own function, and what gives something else than that one, or None."""
