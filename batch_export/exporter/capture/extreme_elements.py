@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture.guard_sources import running_line
+from batch_export.exporter.capture.numbers_of_sizes import known_number
 
 _FRACTIONS = (float, torch.SymFloat)
 _TWO, _HALF = 2, 2
@@ -80,8 +81,17 @@ def _element(one: Any, like: torch.Tensor) -> torch.Tensor | None:
 
 
 def of_elements(one: Any, other: Any, *, is_most: bool) -> torch.Tensor:
-    """As Python compares: the first one stays where the other is NaN, or it is."""
+    """As Python compares: the first one stays where the other is NaN, or it is.
+
+    Of whole numbers that are known of sizes the result is known, too.
+    """
+    if not torch.compiler.is_dynamo_compiling() and all(map(_is_of_sizes, (one, other))):
+        return torch.maximum(one, other) if is_most else torch.minimum(one, other)
     return torch.where(other > one if is_most else other < one, other, one)
+
+
+def _is_of_sizes(one: torch.Tensor) -> bool:
+    return not one.is_floating_point() and known_number(one) is not None
 
 
 def are_read(numbers: Sequence[Any]) -> bool:

@@ -1,6 +1,6 @@
 """During capture, functions of a free size that torch would compute with the example's size stay functions of it.
 
-Nothing arrives. Leaves: a context in which Python's `math.log(size)`, `log2`, `log10`, `exp`, `sqrt` and `isqrt` give
+A model arrives. Leaves: a context in which Python's `math.log(size)`, `exp`, `sqrt`, `tanh` and others of `math` give
 symbolic numbers, NumPy's functions of these names too, and in which `torch.linspace` and `torch.logspace` over a free
 number of steps, `tensor_split`, `diff`, `vander`, `pad_sequence`, `multi_dot`, `chain_matmul` and norms of matrices of
 free axes are made of operators that take them; `torch.as_tensor` of free sizes is `torch.tensor` of them. Numbers that
@@ -32,6 +32,7 @@ from batch_export.exporter.capture import (
     squeezed_ones,
     whole_windows,
 )
+from batch_export.exporter.capture.kinds import reached
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
@@ -42,6 +43,20 @@ def _by_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[An
     def symbolic(number: Any) -> object:
         made: object = function(torch.scalar_tensor(number, dtype=torch.float64)).item()
         decided_by_sizes.note(made, number)
+        return made
+
+    return symbolic
+
+
+def _by_tensors(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Any, Any], Any]:
+    """The same of two numbers, of which one may be Python's."""
+
+    def symbolic(one: Any, other: Any) -> object:
+        numbers = [torch.scalar_tensor(number, dtype=torch.float64) for number in (one, other)]
+        made: object = function(*numbers).item()
+        for number in (one, other):
+            if isinstance(number, _SYMBOLIC):
+                decided_by_sizes.note(made, number)
         return made
 
     return symbolic
@@ -59,6 +74,13 @@ _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "log2": _by_tensor(torch.log2),
     "log10": _by_tensor(torch.log10),
     "exp": _by_tensor(torch.exp),
+    "fabs": _by_tensor(torch.abs),
+    "radians": _by_tensor(torch.deg2rad),
+    "degrees": _by_tensor(torch.rad2deg),
+    **{name: _by_tensor(getattr(torch, name)) for name in ("log1p", "expm1", "erf", "erfc", "lgamma")},
+    **{name: _by_tensor(getattr(torch, name)) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
+    **{name: _by_tensor(getattr(torch, name)) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
+    **{name: _by_tensors(getattr(torch, name)) for name in ("atan2", "hypot", "fmod", "copysign")},
 }
 
 _METHODS = {
@@ -218,16 +240,38 @@ def _numpy_functions() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def free_lengths() -> Iterator[None]:
+def _imported(module: torch.nn.Module, told: Mapping[int, object]) -> Iterator[None]:
+    """Within, what the files of a model's functions have by `from math import log` is what `math` has.
+
+    Args:
+        module: the model.
+        told: by the identity of a function of `math` what stands in its place.
+    """
+    spaces = ((one.__globals__, name) for one in reached(module) for name in one.__code__.co_names)
+    found = {(id(space), name): (space, name, space[name]) for space, name in spaces if id(space.get(name)) in told}
+    for space, name, plain in found.values():
+        space[name] = told[id(plain)]
+    try:
+        yield
+    finally:
+        for space, name, plain in found.values():
+            space[name] = plain
+
+
+@contextlib.contextmanager
+def free_lengths(module: torch.nn.Module) -> Iterator[None]:
     """Within, Python's functions take symbolic sizes as they are.
 
-    NOTE: this replaces functions of the module `math` while a model is captured; `from math import log` is not seen.
+    Args:
+        module: the model.
+
+    NOTE: this replaces functions of the module `math` while a model is captured.
     """
     kept = {name: getattr(math, name) for name in _FUNCTIONS}
 
     def either(plain: Callable[..., object], symbolic: Callable[..., object]) -> Callable[..., object]:
         def function(*args: object) -> object:
-            return symbolic(*args) if args and isinstance(args[0], _SYMBOLIC) else plain(*args)
+            return symbolic(*args) if any(isinstance(one, _SYMBOLIC) for one in args) else plain(*args)
 
         return functools.wraps(plain)(function)
 
@@ -235,6 +279,7 @@ def free_lengths() -> Iterator[None]:
         setattr(math, name, either(kept[name], symbolic))
     try:
         with (
+            _imported(module, {id(plain): getattr(math, name) for name, plain in kept.items()}),
             _numpy_functions(),
             _FreeSteps(),
             repeated_numbers.repeated_numbers(),

@@ -252,7 +252,7 @@ def _taking(
     is_first, asked = name in (NON_STRICT, BOTH_WAYS), request.asked
     sides = contextlib.nullcontext(False) if name in ASSUMING else size_oblivious(may_be_zero=may_be_zero)
     with_lengths = is_first and (bool(asked.axes) or name == BOTH_WAYS)
-    lengths = free_lengths() if with_lengths else contextlib.nullcontext()
+    lengths = free_lengths(request.module) if with_lengths else contextlib.nullcontext()
     scans = free_scans() if is_first and asked.axes else contextlib.nullcontext()
     checks = assertions_on_data() if is_first else contextlib.nullcontext()
     data = data_functions(with_free_forms=not with_lengths) if is_first else contextlib.nullcontext()

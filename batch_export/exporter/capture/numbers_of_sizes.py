@@ -114,7 +114,7 @@ class _Numbers(TorchFunctionMode):
             known = args[0].item_memo
             if isinstance(known, _SYMBOLIC) and known.node.has_hint():
                 return bool(known)  # a guard on sizes
-        numbers = [_number(one) for one in args[:2]] if 0 < len(args) <= 2 else []
+        numbers = [known_number(one) for one in args[:2]] if 0 < len(args) <= 2 else []
         result = func(*args, **given)
         if isinstance(result, FakeTensor) and result.dim() == 0 and result.dtype in (*_WHOLE, *_FLOATS, torch.bool):
             number = _made(name, numbers, given)
@@ -123,7 +123,7 @@ class _Numbers(TorchFunctionMode):
         return result
 
 
-def _number(given: Any) -> Any:
+def known_number(given: Any) -> Any:
     """The number that an argument is as far as it is known; None where it is data, or no number."""
     if isinstance(given, FakeTensor):
         if given.dim() or given.dtype not in (*_WHOLE, *_FLOATS):
