@@ -196,7 +196,8 @@ def warn(captured: Captured) -> None:
         verb = "is" if len(guard.axes) == 1 else "are"
         warnings.warn(
             f"{' and '.join(guard.axes)} {verb} fixed in the file: the program holds only while {_with_place(guard)}, "
-            "though the model runs at other sizes, too; pass guards='allow' to keep the axis free within that limit",
+            "though the model runs at other sizes, too; ask for it by a name or torch.export.Dim.DYNAMIC, for which "
+            "more ways are tried, or pass guards='allow' to keep the axis free within that limit",
             ExportWarning,
             stacklevel=users_level(),
         )
