@@ -25,8 +25,12 @@ Sizes = dict[str, int]
 
 SEED = "seed"
 PADDING = ("padding", "all_padding")
-VARIANTS = ("zeros", "large", "turned", *PADDING, "empty")
-"""Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones."""
+TURNED = "turned"
+VARIANTS = ("zeros", "large", TURNED, *PADDING, "empty")
+"""Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones. Of several inputs of two
+values `turned1`, `turned2`, ... have one turned alone.
+"""
+_MOST_TURNED = 8
 _EMPTY_AXIS = "batch"
 
 
@@ -164,8 +168,20 @@ def variants(model: ModelSpec) -> tuple[str, ...]:
     drawn = any(leaf.dtype and leaf.fill is None for leaf in model.inputs)
     masked = any(is_mask(leaf) for leaf in model.inputs)
     batched = any(axis.name == _EMPTY_AXIS for axis in model.axes)
-    has = {name: masked for name in PADDING} | {"empty": batched, "turned": any(map(is_of_two_values, model.inputs))}
-    return tuple(name for name in dict.fromkeys(model.variants) if has.get(name, drawn))
+    turning = sum(map(is_of_two_values, model.inputs))
+    has = {name: masked for name in PADDING} | {"empty": batched, TURNED: turning > 0}
+    known = [name for name in dict.fromkeys(model.variants) if has.get(name, drawn)]
+    alone = [f"{TURNED}{number + 1}" for number in range(min(turning, _MOST_TURNED))] if turning > 1 else []
+    return tuple(each for name in known for each in ((name, *alone) if name == TURNED else (name,)))
+
+
+def turned_inputs(model: ModelSpec, variant: str) -> tuple[InputSpec, ...]:
+    """Returns the inputs that have the other one of their two values in a variant."""
+    if not variant.startswith(TURNED):
+        return ()
+    turning = tuple(filter(is_of_two_values, model.inputs))
+    number = variant.removeprefix(TURNED)
+    return turning[int(number) - 1 : int(number)] if number else turning
 
 
 def is_mask(leaf: InputSpec) -> bool:

@@ -278,6 +278,16 @@ def test_inputs_of_two_values_have_the_other_ones_once(leaf: dict[str, Any], tur
     assert torch.equal(usual["y"].unique(), turned["y"].unique())
 
 
+def test_several_inputs_of_two_values_are_turned_together_and_one_by_one() -> None:
+    leaves = {name: {"dtype": "bool", "shape": []} for name in ("a", "b", "c")}
+    spec = replace(spec_of("a.b", {"x": INPUTS["x"], **leaves}), variants=("zeros", "turned"))
+    assert axes.variants(spec) == ("zeros", "turned", "turned1", "turned2", "turned3")
+    usual = model_room.example_inputs(spec, {"batch": 2})
+    for variant, turned in (("turned", {"a", "b", "c"}), ("turned1", {"a"}), ("turned3", {"c"})):
+        made = model_room.example_inputs(spec, {"batch": 2}, variant)
+        assert {name for name in leaves if bool(made[name] != usual[name])} == turned
+
+
 def test_inputs_leave_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -19,7 +19,7 @@ import numpy
 import torch
 
 from batch_export import saved_programs
-from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, is_of_two_values, size_of, terms
+from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms, turned_inputs
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.collections.small_models.importing import declare_operators
@@ -136,10 +136,12 @@ def example_inputs(spec: ModelSpec, sizes: Mapping[str, int], variant: str = "")
     values of the same shapes and dtypes.
     """
 
+    turned = turned_inputs(spec, variant)
+
     def value_of(leaf: InputSpec) -> Any:
         if not leaf.dtype:
             return leaf.constant
-        if variant == "turned" and is_of_two_values(leaf):
+        if leaf in turned:
             return _turned(leaf, _tensor(spec, leaf, sizes))
         special = _special(leaf, [size_of(entry, sizes) for entry in leaf.shape], variant)
         return _tensor(spec, leaf, sizes, variant) if special is None else special
