@@ -46,6 +46,20 @@ def _numbers(x: Tensor) -> Any:
     return whole, truth
 
 
+def _of_steps(x: Tensor) -> Any:
+    n = x.shape[0]
+    places, left, halves = torch.zeros(n), torch.zeros(n, dtype=torch.int64), torch.ones(n, 4, dtype=torch.int64)
+    h = torch.zeros(4)
+    for t in range(n):
+        places[t] = t * 0.5
+        left[t] = n - t
+        halves[t] += t // 2
+        h = 0.5 * h + x[t] * t
+    for t in range(n):
+        left[t] = left[t] + t**2
+    return places, left, halves, h
+
+
 def _turned(x: Tensor) -> Any:
     out, last = torch.zeros_like(x), x.shape[0] - 1
     for t in range(x.shape[0]):
@@ -72,7 +86,7 @@ def _read_behind(x: Tensor) -> Any:
     return out, place
 
 
-@pytest.mark.parametrize("loops", [_overlap_added, _counted, _numbers, _turned, _of_names])
+@pytest.mark.parametrize("loops", [_overlap_added, _counted, _numbers, _of_steps, _turned, _of_names])
 def test_places_with_names_and_numbers_that_are_written(loops: Callable[[Tensor], Any]) -> None:
     export_and_compare(Called(loops), EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
 

@@ -183,12 +183,12 @@ def free_loop(
     if (
         not why
         and is_tried
-        and not begins_as_tensors(body, carried, rows, besides, counted, given if counted else None)
+        and not begins_as_tensors(loop.with_numbers(), carried, rows, besides, counted, given if counted else None)
     ):
         why = "what goes on does not keep its kind, shape and dtype, or data decide what a round does"
         numbers = begun_numbers.as_tensors(carried)
         has_numbers = any(type(one) in NUMBERS for one in leaves)
-        if has_numbers and begins_as_tensors(body, numbers, rows, besides, counted, given):
+        if has_numbers and begins_as_tensors(loop.with_numbers(), numbers, rows, besides, counted, given):
             why, loop = "", replace(loop, carried=numbers)
     if not why and (counted or loop.carried is not carried):
         loop = replace(loop, numbers=begun_numbers.left_as_numbers(body, given, rows))

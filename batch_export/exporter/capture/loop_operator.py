@@ -93,7 +93,7 @@ class FreeLoop:
         begun = [one for one in pytree.tree_leaves(list(self.carried)) if isinstance(one, Tensor)]
         if self.is_begun:
             says_of_none(length)
-        last, found, form = self._all_rounds(self._with_numbers(), known)
+        last, found, form = self._all_rounds(self.with_numbers(), known)
         known.check(last)
         listed = found[: sum(self.counts)]  # what is written has the size of the place
         axes = {place: differing for place, one in enumerate(listed) if (differing := known.differing(one))}
@@ -111,7 +111,7 @@ class FreeLoop:
         self.states.put(going[own:])
         return tuple(going[:own]), tuple(filled)
 
-    def _with_numbers(self) -> Callable[..., Any]:
+    def with_numbers(self) -> Callable[..., Any]:
         """A round that gives numbers of Python's which are written to tensors as such (`out[t] = 1`)."""
         body, count = self.body, sum(self.counts)
         kinds = [(one.dtype, one.device, is_added) for one, *_, is_added in self.written]
@@ -239,12 +239,18 @@ class FreeLoop:
 
 
 def _as_written(value: Any, dtype: torch.dtype, device: torch.device, is_added: bool) -> Any:
-    """A number of Python's as a tensor writes it; anything else as it is.
+    """A number of Python's, or of sizes or steps, as a tensor writes it; anything else as it is.
 
     What is no whole number is not added to whole numbers: torch refuses that, too.
     """
-    is_known = type(value) in (int, bool) or (type(value) is float and (dtype.is_floating_point or not is_added))
-    return torch.full((), value, dtype=dtype, device=device) if is_known else value
+    is_whole, is_plain = isinstance(value, (int, torch.SymInt)), type(value) in (int, bool, float)
+    if not is_plain and not isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return value
+    if not is_whole and is_added and not dtype.is_floating_point:
+        return value
+    if is_plain:
+        return torch.full((), value, dtype=dtype, device=device)
+    return torch.scalar_tensor(value, dtype=torch.int64 if is_whole else torch.float64, device=device).to(dtype)
 
 
 def _why(error: Exception) -> tuple[str, bool]:

@@ -77,7 +77,7 @@ def rounds(
     def combine(state: list[Tensor], elements: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
         now, made = body(tuple(state[: len(carried)]), tuple(elements[1:]), elements[0])
         if not all(isinstance(one, Tensor) for one in made):
-            raise SizeByDataError("a list that it fills gets something else than tensors")
+            raise SizeByDataError("what it fills gets something else than tensors and numbers")
         return [plain(one) for one in now or state], [plain(one) for one in made]
 
     begun = [plain(one) for one in carried] or [torch.zeros(())]  # a scan goes on from something
