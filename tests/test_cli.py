@@ -379,6 +379,11 @@ def test_looking_after_a_store_makes_none(capsys: pytest.CaptureFixture[str]) ->
         (["cache", "gc"], "cache gc needs the size to shrink to"),
         (["cache", "gc", "--max-size", "ten"], "'ten' is not a size"),
         (["cache", "info", "--max-size", "1G"], "cache info takes no --max-size"),
+        (["compare", "--error", "-1", "latest", "latest"], "argument --error: '-1' is no factor of growth"),
+        (["compare", "--size", "nan", "latest", "latest"], "argument --size: 'nan' is no factor of growth"),
+        (["compare", "--nodes", "x", "latest", "latest"], "argument --nodes: 'x' is no factor of growth"),
+        (["history", "--runs", "0", "cnn"], "argument --runs: '0' is no number of 1 or more"),
+        (["history", "--runs", "x", "cnn"], "argument --runs: 'x' is no number of 1 or more"),
         (["report"], "report takes the folder of one run"),
         (["report", "nowhere"], "is neither the folder of a run"),
         (["--multirun", "matrix.opsets=18,20"], "--multirun is not used here"),
@@ -666,6 +671,13 @@ def test_output_that_cannot_be_written_is_one_sentence_and_a_closed_one_is_none(
     said = done.stderr.splitlines()
     assert (done.returncode, len(said)) == (code, 1 if code else 0), done.stderr
     assert not code or "the output cannot be written: No space left on device. Next step:" in said[0]
+
+
+def test_a_sweep_that_includes_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "mine.yaml").write_text("# @package _global_\ndefaults: [mine]\n")
+    assert command("plan", "--config-dir", str(tmp_path), "+sweep=mine") == 2
+    assert "a config includes itself" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no disk that is always full")

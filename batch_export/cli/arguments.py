@@ -52,6 +52,28 @@ class VerbParser(argparse.ArgumentParser):
         raise UsageError(f"{self._verb}: {message}. Next step: `{self.prog} --help`")
 
 
+def a_factor(text: str) -> float:
+    """Returns a factor of growth that a flag gives: 1 or more; argparse says what else there is."""
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not factor >= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no factor of growth, which is 1 or more")
+    return factor
+
+
+def a_count(text: str) -> int:
+    """Returns a number of things that a flag gives: 1 or more; argparse says what else there is."""
+    try:
+        count = int(text)
+    except ValueError:
+        count = 0
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return count
+
+
 def add_outputs(parser: argparse.ArgumentParser) -> None:
     """Adds `--outputs`, where `latest` and the history are looked for."""
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="folder of runs (default: outputs)")

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from batch_export.cli.arguments import VerbParser, add_outputs, offered_runs
+from batch_export.cli.arguments import VerbParser, a_factor, add_outputs, offered_runs
 from batch_export.report import run_folder as files
 from batch_export.report.compare import Thresholds
 from batch_export.report.compare_text import comparison_json, comparison_markdown, tell_comparison
@@ -75,6 +75,6 @@ def _parser() -> argparse.ArgumentParser:
         ("export", "growth of the export's duration (reported, never a failure)"),
     ):
         parser.add_argument(
-            f"--{name}", type=float, default=getattr(limits, name), metavar="FACTOR", help=f"{what} (%(default)s)"
+            f"--{name}", type=a_factor, default=getattr(limits, name), metavar="FACTOR", help=f"{what} (%(default)s)"
         )
     return parser

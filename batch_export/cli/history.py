@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from batch_export.cli.arguments import VerbParser, add_outputs, offered_cells
+from batch_export.cli.arguments import VerbParser, a_count, add_outputs, offered_cells
 from batch_export.errors import BatchExportError, UsageError
 from batch_export.nouns import counted
 from batch_export.report import run_folder as files
@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> int:
     )
     parser.add_argument("--run", help="as it was at this run, in the history beside it: a folder, latest~1")
     parser.add_argument("--html", type=Path, metavar="FILE", help="a page of all these runs, static, with trends")
-    parser.add_argument("--runs", type=int, default=30, help="how many runs to show (default: 30)")
+    parser.add_argument("--runs", type=a_count, default=30, help="how many runs to show (default: 30)")
     add_outputs(parser)
     asked = parser.parse_args(arguments)
     folder = resolve_run(asked.run, asked.outputs) if asked.run else None

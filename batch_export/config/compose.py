@@ -128,6 +128,8 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
             application()
         except (HydraException, OmegaConfBaseException) as error:
             raise UsageError(explain(error, overrides)) from error
+        except RecursionError as error:
+            raise UsageError("a config includes itself, perhaps by another one: see its `defaults`") from error
         except ValueError as error:  # how Hydra refuses flags that exclude each other
             raise UsageError(str(error)) from error
         except OSError as error:
