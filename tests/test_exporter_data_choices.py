@@ -447,3 +447,18 @@ def test_a_limit_at_which_the_example_is_not_is_refused() -> None:
     """Such a program is none at the example itself."""
     with pytest.raises((CaptureError, DynamicShapeError)):
         export(Called(half_of_them), EXAMPLE, dynamic_shapes=ROWS)
+
+
+class _PositiveRows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(4)
+        for row in x:
+            if row.sum() > 0:
+                total = total + row
+        return total
+
+
+@pytest.mark.parametrize("rows", [2, 3, 7])
+def test_a_choice_in_the_rounds_of_a_loop_does_not_go_by_how_many_the_example_has(rows: int) -> None:
+    others = [(torch.randn(size, 4),) for size in (1, 2, 5, 12)]
+    export_and_compare(_PositiveRows(), (torch.randn(rows, 4),), *others, dynamic_shapes=({0: "n"},))

@@ -6,6 +6,7 @@ against the model at the given inputs.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import itertools
@@ -28,6 +29,7 @@ from batch_export.exporter.capture.guard_trials import Trials
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.numbers_beside import give_another_dtype
 from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, of_unlike_rows
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
@@ -71,6 +73,8 @@ class Course:
             captured = self._looked_at_again(self._chosen(examples), examples)
         except CaptureError as error:
             captured = self._by_rounds(error, examples)
+        except DynamicShapeError as error:
+            captured = self._by_choices_in_rounds(error, examples)
         self._hold_for_example(captured, examples)
         return captured
 
@@ -109,21 +113,50 @@ class Course:
                         break
                     error = another
                     continue
-            if shared and (captured.strategy == BOTH_WAYS or writes_in_place(captured.traced)):
-                reason = f"{shared[0]} is one of two things there, and something may be written to in place"
+            if reason := self._why_no_choice(captured, shared):
                 break
-            if give_another_dtype(captured.traced):
-                reason = "a number that the data say gives another dtype than Python's beside tensors of one element"
-                break
-            args, kwargs = self.request.given
-            sizes = assumptions.some_sizes(captured, args, kwargs)
-            elsewhere = itertools.chain(of_other_reach(args, kwargs), of_unlike_rows(args, kwargs), sizes)
-            assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
+            self._check_choices(captured, places)
             return captured
         if not reason:
             raise first
         what = "loop there is no operator of the file" if any_loop(places) else "`if` there is no choice of values"
         raise first.saying_more(f"the {what}: {reason}")
+
+    def _by_choices_in_rounds(self, first: DynamicShapeError, examples: Examples) -> Captured:
+        """The program with what data decide in a loop's rounds as choices of values, so that the loop is an operator.
+
+        From a small example each round was captured both ways, with as many rounds as there are in the example.
+
+        Raises:
+            DynamicShapeError: the first error, where that is no program.
+        """
+        module, places = self.request.module, {place for place in _choices_within(first) if any_data_choice([place])}
+        if not places:
+            raise first
+        ways = [one for one in self.strategies if one[0] != STRICT]
+        with choices_of_values(module, places) as shared:
+            try:
+                captured = replace(self, strategies=ways)._chosen(examples)
+            except (CaptureError, DynamicShapeError):
+                raise first from None
+        if captured.strategy in ASSUMING or captured.harmful or self._why_no_choice(captured, shared):
+            raise first
+        self._check_choices(captured, places)
+        return captured
+
+    def _why_no_choice(self, captured: Captured, shared: Sequence[str]) -> str:
+        """Why a program with choices of values may give something else than the model; empty where it does not."""
+        if shared and (captured.strategy == BOTH_WAYS or writes_in_place(captured.traced)):
+            return f"{shared[0]} is one of two things there, and something may be written to in place"
+        if give_another_dtype(captured.traced):
+            return "a number that the data say gives another dtype than Python's beside tensors of one element"
+        return ""
+
+    def _check_choices(self, captured: Captured, places: Collection[str]) -> None:
+        args, kwargs = self.request.given
+        sizes = assumptions.some_sizes(captured, args, kwargs)
+        elsewhere = itertools.chain(of_other_reach(args, kwargs), of_unlike_rows(args, kwargs), sizes)
+        assumptions.check_both_ways(captured.traced, self.request.module, args, kwargs, sorted(places), elsewhere)
 
     def _chosen(self, examples: Examples) -> Captured:
         try:
@@ -314,6 +347,15 @@ class Course:
         wanted = [(axis.where, axis.axis) for axis in self.request.asked.axes if axis.text in axes]
         held = {place for guard in (*captured.guards, *captured.not_one) for place in (*guard.fixes, *guard.narrows)}
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
+
+
+def _choices_within(error: DynamicShapeError) -> list[str]:
+    """Where the rounds of the loop that an error names have an `if` (`file:line`)."""
+    file, _, line = str(error.source or "").rpartition(":")
+    tree = parsed(file) if line.isdecimal() else None
+    loops = [one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.While))] if tree is not None else []
+    within = [one for one in loops if one.lineno <= int(line) <= (one.end_lineno or one.lineno)]
+    return [f"{file}:{one.lineno}" for loop in within for one in ast.walk(loop) if isinstance(one, ast.If)]
 
 
 def _place(error: CaptureError) -> str:
