@@ -335,11 +335,15 @@ def test_what_a_model_looked_for_and_made_is_a_condition_of_the_next_build(root:
     [
         *("os.listdir('d')", "next(os.walk('d'), ())", "os.open('d', os.O_DIRECTORY)", "os.chdir('d')"),
         *("os.truncate('d', 0)", "os.utime('d')", "os.chmod('d', 0o644)", "os.statvfs('d')", "os.unlink('d')"),
+        *("open('d/w', 'w')", "open('d/w', 'a')", "os.mkdir('d/e')", "os.symlink('w', 'd/w')", "os.mkfifo('d/w')"),
+        *("os.rename('weights.bin', 'd/w')", "tempfile.TemporaryFile(dir='d')", "tempfile.NamedTemporaryFile(dir='d')"),
         *("os.rmdir('d')", "glob.glob('d/*.t')", "subprocess.run(['ls', 'd'], capture_output=True)"),
     ],
 )
 def test_what_was_there_when_a_call_needed_it_counts(root: Path, code: str) -> None:
-    *_, asked = seen_and_asked(root, f"import contextlib, glob, subprocess\nwith contextlib.suppress(OSError): {code}")
+    *_, asked = seen_and_asked(
+        root, f"import contextlib, glob, subprocess, tempfile\nwith contextlib.suppress(OSError): {code}"
+    )
     assert of_a_step(asked["d"]) == ABSENT
 
 

@@ -136,6 +136,8 @@ class Notes:
             before = None
             if looks:
                 self._seek(path)
+            if writes:
+                self.ask_in_vain(os.path.dirname(path))
         else:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
@@ -161,6 +163,7 @@ class Notes:
         if source and not os.path.lexists(source):
             self.ask(source, "kind")
             return
+        self.ask_in_vain(os.path.dirname(path))
         if not replaces and os.path.lexists(path):
             if not os.path.isdir(path):
                 self.ask(path, "kind")
@@ -223,7 +226,7 @@ class Notes:
         return is_link
 
     def ask_in_vain(self, path: str) -> None:
-        """Notes a call that will fail, since nothing is there."""
+        """Notes a call that will fail, if nothing is there."""
         if not os.path.lexists(path):
             self.ask(path, "kind")
 
