@@ -462,3 +462,22 @@ class _PositiveRows(torch.nn.Module):
 def test_a_choice_in_the_rounds_of_a_loop_does_not_go_by_how_many_the_example_has(rows: int) -> None:
     others = [(torch.randn(size, 4),) for size in (1, 2, 5, 12)]
     export_and_compare(_PositiveRows(), (torch.randn(rows, 4),), *others, dynamic_shapes=({0: "n"},))
+
+
+class _TwoChoices(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = torch.zeros(4)
+        for row in x:
+            if row[0] > 0:  # noqa: SIM108  # the statement is what is tested
+                h = h * 0.5 + row
+            else:
+                h = h - row
+            if h.sum() > 1:
+                h = h * 0
+        return h
+
+
+@pytest.mark.parametrize("rows", [3, 7])
+def test_several_choices_in_a_round_are_found_one_after_the_other(rows: int) -> None:
+    others = [(torch.randn(size, 4),) for size in (1, 2, 5, 12)]
+    export_and_compare(_TwoChoices(), (torch.randn(rows, 4),), *others, dynamic_shapes=({0: "n"},))

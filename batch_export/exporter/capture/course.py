@@ -96,9 +96,9 @@ class Course:
             CaptureError: the first error, and why, where that is no program.
         """
         places: set[str] = set()
-        error, reason = first, ""
-        while (place := _place(error)) and place not in places and (any_loop([place]) or any_data_choice([place])):
-            places.add(place)
+        found, reason = {_place(first)}, ""
+        while found := {one for one in found if any_loop([one]) or any_data_choice([one])} - places:
+            places |= found
             ways = self.strategies
             if any_data_choice(places):  # a strict capture does not tell which tensors share memory
                 ways = [one for one in ways if one[0] != STRICT]
@@ -109,9 +109,8 @@ class Course:
                 except (CaptureError, DynamicShapeError) as another:
                     other = another.problem if another.problem != first.problem else ""
                     reason = reason or (why[0] if why else assumptions.why_one_way(another) or other)
-                    if isinstance(another, DynamicShapeError):
-                        break
-                    error = another
+                    is_of_sizes = isinstance(another, DynamicShapeError)
+                    found = set(_choices_within(another)) if is_of_sizes else {_place(another)}
                     continue
             if reason := self._why_no_choice(captured, shared):
                 break
@@ -349,7 +348,7 @@ class Course:
         return captured.free_axes() == len(self.request.asked.axes) and not held.intersection(wanted)
 
 
-def _choices_within(error: DynamicShapeError) -> list[str]:
+def _choices_within(error: CaptureError | DynamicShapeError) -> list[str]:
     """Where the rounds of the loop that an error names have an `if` (`file:line`)."""
     file, _, line = str(error.source or "").rpartition(":")
     tree = parsed(file) if line.isdecimal() else None
@@ -358,7 +357,7 @@ def _choices_within(error: DynamicShapeError) -> list[str]:
     return [f"{file}:{one.lineno}" for loop in within for one in ast.walk(loop) if isinstance(one, ast.If)]
 
 
-def _place(error: CaptureError) -> str:
+def _place(error: CaptureError | DynamicShapeError) -> str:
     """`file:line` of what a capture ended at."""
     return str(error.source or "")
 
