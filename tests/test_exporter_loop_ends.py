@@ -7,7 +7,7 @@ import torch
 from exporting import Called, export_and_compare
 from rarer import first
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
 Tensor = torch.Tensor
@@ -136,3 +136,20 @@ def test_an_answer_that_not_all_rounds_have_is_refused() -> None:
 def test_a_piece_that_is_shortened_by_its_size_is_so_in_each_round() -> None:
     others = [(torch.randn(2, t, 3),) for t in (1, 2, 4, 5, 7)]
     export_and_compare(Called(asked_and_written), (torch.randn(2, 3, 3),), *others, dynamic_shapes=SHAPES)
+
+
+class _BestOfRows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor | None:
+        best = None
+        for row in x:
+            score = row.sum()
+            best = score if best is None else torch.maximum(best, score)
+        return best
+
+
+def test_nothing_in_place_of_a_tensor_where_there_is_no_round_is_a_limit_that_is_said() -> None:
+    with pytest.warns(ExportWarning, match="the file holds only while `n != 0`"):
+        program = export(_BestOfRows(), (torch.randn(5, 4),), dynamic_shapes=({0: "n"},))
+    for size in (1, 2, 9):
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(program(x)[0], _BestOfRows()(x))

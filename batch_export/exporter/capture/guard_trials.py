@@ -28,7 +28,7 @@ from batch_export.exporter.capture.other_sizes import Resizing
 from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
-from batch_export.exporter.capture.trial import Outcome, Trial, accepts, apart, is_fake, tried
+from batch_export.exporter.capture.trial import NO_TENSOR, Outcome, Trial, accepts, apart, is_fake, tried
 from batch_export.exporter.capture.trial_costs import TrialCosts
 from batch_export.exporter.capture.unmade_runs import UnmadeRuns
 
@@ -131,6 +131,8 @@ class Trials:
                 trial = self._of_other_numbers(sizes, trial)
             if trial.outcome is Outcome.REFUSED and may_take_others and not self._takes_other_values(spread=spread):
                 trial = self._of_own_elements(sizes) or Trial(Outcome.NOTHING, trial.problem)
+            if trial.problem == NO_TENSOR and 0 in sizes.values():  # where the file gives a tensor
+                trial = Trial(Outcome.FAILS, trial.problem)
             self._ran += trial.outcome not in (Outcome.REFUSED, Outcome.UNTRIED)
             self._known[key] = trial
         return self._known[key] if self._known[key].outcome is not Outcome.UNTRIED else None

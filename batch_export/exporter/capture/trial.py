@@ -34,6 +34,8 @@ from batch_export.numbers.compare import compare
 
 _UNSOLVABLE: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 """What is said of a matrix that is not positive definite, or singular."""
+NO_TENSOR = "it gives no tensor"
+"""Why a trial is none where all that the model returns is None."""
 _ROUNDING = 200.0
 """Roundings of an output's largest number by which program and model may differ: sums in another order."""
 _TIMES = 20.0
@@ -112,7 +114,7 @@ def tried(
     except Exception as error:
         return Trial(Outcome.REFUSED, f"{type(error).__name__}: {error}")
     if len(expected) == len(kept):  # a branch that returns None: there is nothing that a file could give
-        return Trial(Outcome.REFUSED, "it gives no tensor")
+        return Trial(Outcome.REFUSED, NO_TENSOR)
     try:
         with quiet():  # not by a call of the module: that checks ranges first, and prints what fails
             actual = _run(program, program.forward, args, kwargs, of_program, state=kept)
