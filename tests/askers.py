@@ -101,7 +101,7 @@ def _opened_unfollowed(flags: int) -> Callable[[Path], int]:
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | flags)
         except OSError as error:
-            return error.errno
+            return error.errno or 0
         os.close(handle)
         return 0
 
