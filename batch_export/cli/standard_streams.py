@@ -1,6 +1,6 @@
 """Standard input, output and error as the shell left them: closed ones are opened, and full ones let go of.
 
-Nothing arrives, and what leaves is the reason why output cannot be written.
+Nothing arrives, and what leaves is the reason why output cannot be written; messages that cannot be are dropped.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def _dropping(stream: TextIO) -> Iterator[None]:
 @contextlib.contextmanager
 def errors_forgiven() -> Iterator[None]:
     """While open, a full disk behind standard error ends nothing: from then on it leads nowhere."""
-    before, made = sys.stderr, _Forgiving(sys.stderr)
-    sys.stderr = cast(TextIO, made)
+    before, made = sys.stderr, cast(TextIO, _Forgiving(sys.stderr))
+    sys.stderr = made
     try:
         yield
     finally:
-        if sys.stderr is cast(TextIO, made):
+        if sys.stderr is made:
             sys.stderr = before
 
 

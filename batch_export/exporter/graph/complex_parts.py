@@ -141,11 +141,7 @@ def drawn(base: str, sizes: Sequence[object], fake: torch.Tensor) -> RecordedVal
     """Complex random numbers of some sizes: both parts uniform, or normal with half the variance each."""
     dtype = ir.DataType.DOUBLE if fake.dtype == torch.complex128 else ir.DataType.FLOAT
     like = op.Expand(op.Constant(value=ir.tensor([0.0, 0.0], dtype=dtype)), [*sizes, 2])
-    return (
-        op.RandomUniformLike(like)
-        if base.startswith("rand_") or base == "rand"
-        else op.RandomNormalLike(like, scale=0.5**0.5)
-    )
+    return op.RandomNormalLike(like, scale=0.5**0.5) if base.startswith("randn") else op.RandomUniformLike(like)
 
 
 def joined_alike(base: str, args: Sequence[Any], fake: object) -> list[object]:
