@@ -81,7 +81,9 @@ def sum_of(one: Any) -> Tensor | None:
     """What `sum` gives of tensors of a free number, in their dtype, of none of which it is a number; None elsewhere."""
     if not isinstance(one, FreeRows) or one.is_plain or one.tail is not None or one.rows.dtype is torch.bool:
         return None
-    says_of_none(one.rows.shape[0])
+    length = one.rows.shape[0]
+    if expression(length).is_Symbol:  # of other lengths there may be none where there are numbers, and those agree
+        says_of_none(length)
     return one.rows.sum(0, dtype=one.rows.dtype)
 
 
