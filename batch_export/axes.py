@@ -26,7 +26,8 @@ Sizes = dict[str, int]
 SEED = "seed"
 PADDING = ("padding", "all_padding")
 TURNED = "turned"
-VARIANTS = ("zeros", "large", TURNED, *PADDING, "empty")
+LOWEST, HIGHEST = "lowest", "highest"
+VARIANTS = ("zeros", "large", LOWEST, HIGHEST, TURNED, *PADDING, "empty")
 """Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones. Of several inputs of two
 values `turned1`, `turned2`, ... have one turned alone.
 """
@@ -164,12 +165,15 @@ def cases(model: ModelSpec) -> tuple[Case, ...]:
 
 def variants(model: ModelSpec) -> tuple[str, ...]:
     """Returns those of the model's variants that its inputs have: no padding without a mask, no draw without a leaf
-    that is drawn, no empty batch without a batch, nothing turned without an input of two values."""
+    that is drawn, no empty batch without a batch, nothing turned without an input of two values, and no ends of whole
+    numbers alone where nothing else is drawn (`zeros` and `large` are the same there)."""
     drawn = any(leaf.dtype and leaf.fill is None for leaf in model.inputs)
+    whole = {is_whole(leaf) for leaf in model.inputs if leaf.dtype and leaf.fill is None}
     masked = any(is_mask(leaf) for leaf in model.inputs)
     batched = any(axis.name == _EMPTY_AXIS for axis in model.axes)
     turning = sum(map(is_of_two_values, model.inputs))
     has = {name: masked for name in PADDING} | {"empty": batched, TURNED: turning > 0}
+    has |= dict.fromkeys((LOWEST, HIGHEST), len(whole) == 2)
     known = [name for name in dict.fromkeys(model.variants) if has.get(name, drawn)]
     alone = [f"{TURNED}{number + 1}" for number in range(min(turning, _MOST_TURNED))] if turning > 1 else []
     return tuple(each for name in known for each in ((name, *alone) if name == TURNED else (name,)))
@@ -190,9 +194,14 @@ def is_mask(leaf: InputSpec) -> bool:
     return named and leaf.fill == 1 and not leaf.dtype.startswith(("float", "bfloat", "complex"))
 
 
+def is_whole(leaf: InputSpec) -> bool:
+    """Returns whether an input is drawn from whole numbers or truth values."""
+    return bool(leaf.dtype) and leaf.fill is None and not leaf.dtype.startswith(("float", "bfloat", "complex"))
+
+
 def is_of_two_values(leaf: InputSpec) -> bool:
     """Returns whether an input is drawn from two values, so that few draws of it may all be the same."""
-    if leaf.fill is not None or not leaf.dtype or leaf.dtype.startswith(("float", "bfloat", "complex")):
+    if not is_whole(leaf):
         return False
     low, high = int(leaf.low or 0), 2 if leaf.high is None else int(leaf.high)
     return high - low == 2 and (low == 0 or leaf.dtype != "bool")

@@ -288,6 +288,28 @@ def test_several_inputs_of_two_values_are_turned_together_and_one_by_one() -> No
         assert {name for name in leaves if bool(made[name] != usual[name])} == turned
 
 
+def test_whole_numbers_and_truth_values_are_at_either_end_beside_ordinary_others() -> None:
+    leaves = {
+        "mask": {"dtype": "bool", "shape": [40]},
+        "bits": {"dtype": "int64", "shape": [40], "range": [0, 2]},
+        "ids": {"dtype": "int32", "shape": [40], "range": [-3, 9]},
+        "last": {"dtype": "uint8", "shape": [40], "fill": 7},
+    }
+    spec = replace(spec_of("a.b", {"x": INPUTS["x"], **leaves}), variants=("large", "lowest", "highest"))
+    assert axes.variants(spec) == ("large", "lowest", "highest")
+    usual = model_room.example_inputs(spec, {"batch": 2})
+    for variant, ends in (("lowest", (0, 0, -3, 7)), ("highest", (1, 1, 8, 7)), ("large", (1, 1, 8, 7))):
+        made = model_room.example_inputs(spec, {"batch": 2}, variant)
+        assert [set(made[name].tolist()) for name in leaves] == [{end} for end in ends]
+        assert [made[name].dtype for name in leaves] == [usual[name].dtype for name in leaves]
+        assert torch.equal(made["x"], usual["x"]) is (variant != "large")
+
+
+@pytest.mark.parametrize("inputs", [{"x": INPUTS["x"]}, {"mask": {"dtype": "bool", "shape": ["batch", 4]}}])
+def test_the_ends_of_whole_numbers_are_none_of_their_own_without_others(inputs: dict[str, Any]) -> None:
+    assert axes.variants(replace(spec_of("a.b", inputs), variants=("lowest", "highest", "large"))) == ("large",)
+
+
 def test_inputs_leave_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(3)

@@ -60,7 +60,7 @@ class VerifyConfig:
     """How many inputs files are verified with, and when eager runs in float64 as an oracle (auto, always, never)."""
 
     seeds: int = 0
-    special: list[str] = field(default_factory=lambda: ["zeros", "large", "padding", "turned"])
+    special: list[str] = field(default_factory=lambda: ["zeros", "large", "lowest", "highest", "padding", "turned"])
     oracle: str = "auto"
 
 

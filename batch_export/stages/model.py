@@ -19,7 +19,19 @@ import numpy
 import torch
 
 from batch_export import saved_programs
-from batch_export.axes import AUTO, PADDING, SEED, STATIC, dimension, is_mask, size_of, terms, turned_inputs
+from batch_export.axes import (
+    AUTO,
+    HIGHEST,
+    LOWEST,
+    PADDING,
+    SEED,
+    STATIC,
+    dimension,
+    is_mask,
+    size_of,
+    terms,
+    turned_inputs,
+)
 from batch_export.calling import caches, exported_inputs
 from batch_export.calling.axis_words import AxisExpression
 from batch_export.collections.small_models.importing import declare_operators
@@ -315,10 +327,17 @@ def _special(leaf: InputSpec, shape: list[int], variant: str) -> torch.Tensor | 
     low, high = leaf.low or 0.0, leaf.high
     if variant == "zeros":
         return torch.full(shape, low if low > 0 else 0 if high is None or high > 0 else low).to(dtype)
+    if not dtype.is_floating_point:
+        ends = {LOWEST: int(low), HIGHEST: _end(leaf) - 1, "large": _end(leaf) - 1}
+        return torch.full(shape, ends[variant], dtype=torch.int64).to(dtype) if variant in ends else None
     if variant == "large" and high is not None:
-        whole = not dtype.is_floating_point
-        return torch.full(shape, int(high) - 1 if whole else high, dtype=None if whole else torch.float64).to(dtype)
+        return torch.full(shape, high, dtype=torch.float64).to(dtype)
     return None
+
+
+def _end(leaf: InputSpec) -> int:
+    """Returns the first whole number behind a leaf's range: truth values and numbers without one are 0 and 1."""
+    return 2 if leaf.high is None else int(leaf.high)
 
 
 def _turned(leaf: InputSpec, drawn: torch.Tensor) -> torch.Tensor:
@@ -336,9 +355,7 @@ def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant:
     if dtype.is_complex:
         return torch.randn(shape, generator=generator, dtype=dtype)
     if not dtype.is_floating_point:
-        low = int(leaf.low or 0)
-        high = 2 if leaf.high is None else int(leaf.high)
-        return torch.randint(low, high, shape, generator=generator, dtype=torch.int64).to(dtype)
+        return torch.randint(int(leaf.low or 0), _end(leaf), shape, generator=generator, dtype=torch.int64).to(dtype)
     # Drawn in float32 (float64 for itself) so that lower precisions see rounded values of the same numbers.
     drawn = torch.float64 if dtype is torch.float64 else torch.float32
     if leaf.low is None and leaf.high is None:
