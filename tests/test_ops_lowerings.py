@@ -159,6 +159,19 @@ def test_reflection_reaches_what_the_other_end_loses(amounts: tuple[int, ...]) -
     export_and_compare(call, (x,), (x.repeat_interleave(2, -1),), dynamic_shapes=({x.dim() - 1: "n"},))
 
 
+@pytest.mark.parametrize(("before", "after"), [(-1, 2), (2, -1), (-1, -1), (-2, 2), (1, 1), (-1, 1)])
+def test_what_is_wrapped_round_may_be_more_than_what_is_left(before: int, after: int) -> None:
+    call = Call(lambda x: functional.pad(x, (0, 0, before, after), "circular"))
+    program = export(call, (torch.randn(2, 2, 6, 3),), dynamic_shapes=({2: "h"},))
+    taken, lost = min(before, 0), min(after, 0)
+    for size in (2, 3, 4, 9):
+        left = size + taken + lost
+        if left > 0 and (left >= max(before, after) or taken + lost):  # eager refuses others
+            x = torch.randn(2, 2, size, 3)
+            places = torch.arange(-max(before, 0), left + max(after, 0)) % left
+            assert torch.equal(program(x)[0], x[:, :, places - taken])
+
+
 def _missing(size: int, multiple: int) -> int:
     return (multiple - size % multiple) % multiple
 

@@ -72,8 +72,11 @@ def _joined(amounts: list[Size]) -> list[int] | ir.Value:
     return op.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
 
-def _wrapped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size]) -> ir.Value:
+def _wrapped(self: ir.Value, listed: list[int], before: list[Size], after: list[Size], cropped: set[int]) -> ir.Value:
     for position, left, right in zip(listed, before, after, strict=True):
+        if position in cropped and isinstance(left, int) and isinstance(right, int) and left + right:
+            self = op.Gather(self, _around(self, position, left, right), axis=position)
+            continue
         parts = [self]
         if not isinstance(left, int):  # of an amount of 0 a start counted from the end would take all
             start = op.Sub(op.Shape(self, start=position, end=position + 1), _vector(left))
@@ -84,6 +87,12 @@ def _wrapped(self: ir.Value, listed: list[int], before: list[Size], after: list[
             parts.append(op.Slice(self, [0], _vector(right), [position]))
         self = op.Concat(*parts, axis=position) if len(parts) > 1 else self
     return self
+
+
+def _around(self: ir.Value, position: int, left: int, right: int) -> ir.Value:
+    """The places of an axis from which elements were taken: of those that are left more than all may be added."""
+    size = op.Squeeze(op.Shape(self, start=position, end=position + 1), [0])
+    return op.Mod(op.Range(-left, op.Add(size, right), 1), op.Max(size, 1))
 
 
 def _repeated_past_the_end(
@@ -123,7 +132,9 @@ def _padded(self: ir.Value, amounts: Sequence[Size], mode: str, value: float | N
     if not any(map(_is_something, (*before, *after))):
         return op.Identity(_cropped(data, listed, *taken) if mode == "reflect" else data)
     if mode == "circular":
-        return _wrapped(data, listed, before, after)
+        sides = zip(listed, *taken, strict=True)
+        cropped = {dim for dim, *side in sides if any(isinstance(one, int) and one < 0 for one in side)}
+        return _wrapped(data, listed, before, after, cropped)
     if mode == "reflect":  # what is taken away at one end may be what the other end shows
         data = axes.padded(data, before, after, listed, None, mode)
         return op.Identity(_cropped(data, listed, *taken))
