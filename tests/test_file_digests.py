@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from batch_export.sources import file_digests
+from batch_export.sources import file_digests, file_times
 from batch_export.sources.file_digests import file_digest, folder_digest, remember_in
 from batch_export.sources.named_files import named_digests
 
@@ -66,7 +68,7 @@ def test_what_is_large_is_read_once_and_what_is_very_large_by_need(
     monkeypatch.setattr(file_digests, "LARGE_FILES", 1)
     for path in folder.rglob("*.w"):
         os.utime(path, ns=(path.stat().st_mtime_ns - HOUR_NS,) * 2)
-    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
     first = folder_digest(folder)
     assert [text for text in told if "(4 files, 0.0 GB), once for as long as nothing in it changes" in text]
     read: list[Path] = []
@@ -85,10 +87,10 @@ def test_a_large_file_is_read_once_by_all_processes_unless_it_was_written_just_n
     monkeypatch.setattr(file_digests, "REMEMBERED_FROM_BYTES", 1)
     path = tmp_path / "w.bin"
     path.write_text("1")
-    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns)
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: path.stat().st_ctime_ns)
     first = file_digest(path)
     assert not list((tmp_path / "memo").glob("*"))
-    monkeypatch.setattr(file_digests.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: path.stat().st_ctime_ns + HOUR_NS)
     file_digests._file_digest.cache_clear()
     assert file_digest(path) == first
     file_digests._file_digest.cache_clear()
@@ -105,3 +107,43 @@ def test_arguments_name_folders_but_not_those_that_the_run_writes_into(folder: P
     arguments = {"path": str(folder), "root": str(tmp_path), "empty": "", "dot": "/", "word": "none\0such"}
     assert set(named_digests(arguments, [tmp_path / "src"])) == {str(folder)}
     assert named_digests(arguments, [], avoided=[folder / "store"]).keys() <= {str(tmp_path)}
+
+
+@pytest.mark.usefixtures("told")
+def test_a_file_in_memory_changes_without_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Path("/dev/shm")
+    if not os.access(place, os.W_OK) or file_times.last_change(place.stat()) != file_times.NEVER:
+        pytest.skip("no file system in memory that is writable at /dev/shm")
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        path = Path(folder, "a.w")
+        path.write_bytes(bytes(file_digests.REMEMBERED_FROM_BYTES))
+        later = path.stat().st_mtime_ns + HOUR_NS
+        monkeypatch.setattr(file_times.time, "time_ns", lambda: later)
+        found, times = [], set()
+        with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as view:
+            for text in (b"1", b"2", b"3"):
+                view[:1] = text
+                times.add(path.stat().st_mtime_ns)
+                remember_in(tmp_path / "memo")
+                found.append((file_digest(path), folder_digest(Path(folder))))
+        assert len(times) == 1
+        assert len({one for pair in found for one in pair}) == 6
+
+
+@pytest.mark.parametrize(("age_s", "times_read"), [(1, 2), (50, 2), (70, 1)])
+@pytest.mark.usefixtures("told")
+def test_a_large_file_is_remembered_once_its_time_would_tell_of_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: int, times_read: int
+) -> None:
+    path = tmp_path / "a.w"
+    path.write_bytes(bytes(file_digests.REMEMBERED_FROM_BYTES))
+    status = path.stat()
+    if file_times.last_change(status) == file_times.NEVER:
+        pytest.skip("temporary files lie in memory here, and are read each time")
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: status.st_ctime_ns + age_s * 1_000_000_000)
+    read: list[Path] = []
+    monkeypatch.setattr(file_digests, "digest_file", lambda one: read.append(one) or "digest")
+    for _ in range(2):
+        remember_in(tmp_path / "memo")
+        assert file_digest(path) == "digest"
+    assert len(read) == times_read

@@ -1,8 +1,9 @@
 """Digests of files and folders on the disk, each read once as long as its time, size and inode stay.
 
 Paths arrive, digests leave. Within a process they are remembered in memory; those of large files and of folders also in
-small files in a folder that `remember_in` names, so that an unchanged sweep reads no checkpoint twice. Files that were
-written within the last two seconds are not remembered: they may be written again without their time changing.
+small files in a folder that `remember_in` names, so that an unchanged sweep reads no checkpoint twice. Files that may
+change without their time changing are not remembered (`file_times`): those written within the last minute, and those in
+memory.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import contextlib
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ import msgspec
 
 from batch_export.digest import Digest, digest_file, digest_value
 from batch_export.nouns import counted
+from batch_export.sources.file_times import NEVER, is_settled, last_change, stamp_of
 
 REMEMBERED_FROM_BYTES = 1 << 20
 LARGE_BYTES, LARGE_FILES = 1 << 30, 10_000
@@ -34,7 +35,6 @@ _SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open."""
 _MAGIC = b"SQLite format 3\0"
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__"})
-_SETTLED_NS = 2_000_000_000
 
 
 class _Remembered:
@@ -45,8 +45,13 @@ class _Remembered:
 
 
 def remember_in(folder: Path, tell: Callable[[str], None] | None = None) -> None:
-    """Makes this process remember digests in `folder`, and tell `tell` when reading takes a while."""
+    """Makes this process remember digests in `folder`, and tell `tell` when reading takes a while.
+
+    What it remembered in its own memory is forgotten, so that one process may run several sweeps.
+    """
     _Remembered.folder = folder
+    _file_digest.cache_clear()
+    _was_database.cache_clear()
     if tell is not None:
         _Remembered.tell = staticmethod(tell)
 
@@ -54,7 +59,7 @@ def remember_in(folder: Path, tell: Callable[[str], None] | None = None) -> None
 def file_digest(path: Path) -> Digest:
     """Returns the digest of a file's bytes."""
     status = path.stat()
-    return _file_digest(os.path.abspath(path), _stamp(status), status.st_size, _newest(status))
+    return _file_digest(os.path.abspath(path), stamp_of(status), status.st_size, last_change(status))
 
 
 def content_digest(path: Path) -> Digest:
@@ -63,8 +68,8 @@ def content_digest(path: Path) -> Digest:
     A reader of the database reads both, and the file itself may stay as it is for long.
     """
     status = path.stat()
-    name, stamp = os.path.abspath(path), _stamp(status)
-    digest = _file_digest(name, stamp, status.st_size, _newest(status))
+    name, stamp = os.path.abspath(path), stamp_of(status)
+    digest = _file_digest(name, stamp, status.st_size, last_change(status))
     if _was_database(name, stamp):
         log = Path(f"{os.path.realpath(path)}-wal")
         with contextlib.suppress(OSError):  # the usual case: there is none
@@ -101,9 +106,10 @@ def _file_digest(path: str, stamp: str, size: int, newest: int) -> Digest:
     if known is not None:
         return known
     if size >= LARGE_BYTES:
-        _Remembered.tell(f"reading {path} ({size / 1e9:.1f} GB), once for as long as it does not change")
+        often = "each time: it is in memory" if newest == NEVER else "once for as long as it does not change"
+        _Remembered.tell(f"reading {path} ({size / 1e9:.1f} GB), {often}")
     found = digest_file(Path(path))
-    if _stamp(os.stat(path)) == stamp:
+    if stamp_of(os.stat(path)) == stamp:
         _remember(path, stamp, newest, found)
     return found
 
@@ -126,7 +132,7 @@ def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
     if len(found) > WHOLE_FILES or sizes > WHOLE_BYTES:
         _Remembered.tell(f"of {what} names and sizes are compared, and the content of the files that a model opens")
         return digest_value([(name, status.st_size) for name, status in found])
-    stamp = digest_value([(name, _stamp(status)) for name, status in found])
+    stamp = digest_value([(name, stamp_of(status)) for name, status in found])
     place = f"{os.path.abspath(path)}{os.sep}"
     known = _recall(place, stamp)
     if known is not None:
@@ -134,19 +140,19 @@ def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
     if len(found) > LARGE_FILES or sizes > LARGE_BYTES:
         _Remembered.tell(f"reading {what}, once for as long as nothing in it changes")
     digest = digest_value([(name, _content(path / name)) for name, _ in found])
-    _remember(place, stamp, max((_newest(status) for _, status in found), default=0), digest)
+    _remember(place, stamp, max((last_change(status) for _, status in found), default=0), digest)
     return digest
 
 
 def files_digest(folder: Path, names: Sequence[str]) -> Digest:
     """Returns the digest of certain files in a folder by name and content; one that cannot be read counts as that."""
-    stamp = digest_value([(name, _stamp_of(folder / name)) for name in names])
+    stamp = digest_value([(name, _stamp_at(folder / name)) for name in names])
     place = f"{os.path.abspath(folder)}{os.sep}{digest_value(names)}"
     known = _recall(place, stamp)
     if known is not None:
         return known
     digest = digest_value([(name, _content(folder / name)) for name in names])
-    _remember(place, stamp, max((_newest_of(folder / name) for name in names), default=0), digest)
+    _remember(place, stamp, max((_last_change_at(folder / name) for name in names), default=0), digest)
     return digest
 
 
@@ -185,24 +191,16 @@ def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) ->
             yield entry.path, status
 
 
-def _stamp(status: os.stat_result) -> str:
-    return f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_size} {status.st_ino}"
-
-
-def _newest(status: os.stat_result) -> int:
-    return max(status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _stamp_of(path: Path) -> str:
+def _stamp_at(path: Path) -> str:
     try:
-        return _stamp(path.stat())
+        return stamp_of(path.stat())
     except OSError:
         return ""
 
 
-def _newest_of(path: Path) -> int:
+def _last_change_at(path: Path) -> int:
     try:
-        return _newest(path.stat())
+        return last_change(path.stat())
     except OSError:
         return 0
 
@@ -224,7 +222,7 @@ def _recall(path: str, stamp: str) -> Digest | None:
 
 def _remember(path: str, stamp: str, newest: int, digest: Digest) -> None:
     place = _place(path)
-    if place is None or time.time_ns() - newest < _SETTLED_NS:
+    if place is None or not is_settled(newest):
         return
     with contextlib.suppress(OSError):  # it is read again next time
         place.parent.mkdir(parents=True, exist_ok=True)
