@@ -95,8 +95,8 @@ def decode_entry(data: bytes) -> Entry | None:
 
 
 def read_entry(path: Path) -> Entry | None:
-    """Reads one file of the action cache; None when it is missing, damaged or of another format."""
+    """Reads one file of the action cache; None when it is missing, damaged, of another format or no file (a pipe)."""
     try:
-        return decode_entry(path.read_bytes())
+        return decode_entry(path.read_bytes()) if path.is_file() else None
     except OSError:
         return None
