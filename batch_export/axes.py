@@ -27,7 +27,8 @@ SEED = "seed"
 PADDING = ("padding", "all_padding")
 TURNED = "turned"
 LOWEST, HIGHEST = "lowest", "highest"
-VARIANTS = ("zeros", "large", LOWEST, HIGHEST, TURNED, *PADDING, "empty")
+NEGATIVE, POSITIVE = "negative", "positive"
+VARIANTS = ("zeros", "large", NEGATIVE, POSITIVE, LOWEST, HIGHEST, TURNED, *PADDING, "empty")
 """Special values of the inputs; `seed1`, `seed2`, ... are further draws of the ordinary ones. Of several inputs of two
 values `turned1`, `turned2`, ... have one turned alone.
 """
@@ -165,8 +166,9 @@ def cases(model: ModelSpec) -> tuple[Case, ...]:
 
 def variants(model: ModelSpec) -> tuple[str, ...]:
     """Returns those of the model's variants that its inputs have: no padding without a mask, no draw without a leaf
-    that is drawn, no empty batch without a batch, nothing turned without an input of two values, and no ends of whole
-    numbers alone where nothing else is drawn (`zeros` and `large` are the same there)."""
+    that is drawn, no empty batch without a batch, nothing turned without an input of two values, no sign of numbers
+    without numbers of either sign, and no ends of whole numbers alone where nothing else is drawn (`zeros` and `large`
+    are the same there)."""
     drawn = any(leaf.dtype and leaf.fill is None for leaf in model.inputs)
     whole = {is_whole(leaf) for leaf in model.inputs if leaf.dtype and leaf.fill is None}
     masked = any(is_mask(leaf) for leaf in model.inputs)
@@ -174,6 +176,7 @@ def variants(model: ModelSpec) -> tuple[str, ...]:
     turning = sum(map(is_of_two_values, model.inputs))
     has = {name: masked for name in PADDING} | {"empty": batched, TURNED: turning > 0}
     has |= dict.fromkeys((LOWEST, HIGHEST), len(whole) == 2)
+    has |= dict.fromkeys((NEGATIVE, POSITIVE), any(map(is_of_either_sign, model.inputs)))
     known = [name for name in dict.fromkeys(model.variants) if has.get(name, drawn)]
     alone = [f"{TURNED}{number + 1}" for number in range(min(turning, _MOST_TURNED))] if turning > 1 else []
     return tuple(each for name in known for each in ((name, *alone) if name == TURNED else (name,)))
@@ -197,6 +200,12 @@ def is_mask(leaf: InputSpec) -> bool:
 def is_whole(leaf: InputSpec) -> bool:
     """Returns whether an input is drawn from whole numbers or truth values."""
     return bool(leaf.dtype) and leaf.fill is None and not leaf.dtype.startswith(("float", "bfloat", "complex"))
+
+
+def is_of_either_sign(leaf: InputSpec) -> bool:
+    """Returns whether an input is drawn from real numbers around zero."""
+    is_real = leaf.dtype.startswith(("float", "bfloat")) and not leaf.dtype.startswith("float8")
+    return is_real and leaf.fill is None and leaf.low is None and leaf.high is None
 
 
 def is_of_two_values(leaf: InputSpec) -> bool:

@@ -91,9 +91,9 @@ class ModelSpec:
         output_names: names of the ONNX outputs, or empty to keep the exporter's.
         timeout_s: wall time of one action of this model; 0: the run's.
         memory_gb: private memory of a child that works on this model, in GiB; 0: the run's.
-        variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `lowest`,
-            `highest`, `turned`, `padding`, `all_padding`, and `empty` (`axes.variants` says which of them the
-            inputs have).
+        variants: further values of the inputs to verify at the example sizes: `seed1`, `zeros`, `large`, `negative`,
+            `positive`, `lowest`, `highest`, `turned`, `padding`, `all_padding`, and `empty` (`axes.variants` says which
+            of them the inputs have).
         allow_nonfinite: whether outputs without one finite value at any input are meant so; a failure otherwise.
         guards: what becomes of a capture that holds for some sizes or data only: `warn` keeps its limits as facts,
             `error` makes any of them a failure, `allow` also keeps what is taken for granted about the data, once it

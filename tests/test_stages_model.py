@@ -305,6 +305,29 @@ def test_whole_numbers_and_truth_values_are_at_either_end_beside_ordinary_others
         assert torch.equal(made["x"], usual["x"]) is (variant != "large")
 
 
+def test_numbers_around_zero_have_either_sign_throughout() -> None:
+    leaves = {
+        "y": {"dtype": "float16", "shape": [40]},
+        "share": {"dtype": "float32", "shape": [40], "range": [-1, 1]},
+        "mask": {"dtype": "bool", "shape": [40]},
+    }
+    spec = replace(spec_of("a.b", {"x": INPUTS["x"], **leaves}), variants=("negative", "positive"))
+    assert axes.variants(spec) == ("negative", "positive")
+    usual = model_room.example_inputs(spec, {"batch": 2})
+    for variant, sign in (("negative", -1), ("positive", 1)):
+        made = model_room.example_inputs(spec, {"batch": 2}, variant)
+        for name in ("x", "y"):
+            assert usual[name].sign().unique().tolist() == [-1, 1]
+            assert torch.equal(made[name], sign * usual[name].abs())
+        assert all(torch.equal(made[name], usual[name]) for name in ("share", "mask"))
+    assert (
+        axes.variants(
+            replace(spec_of("a.b", {"m": INPUTS["x"] | leaves["share"] | {"shape": ["batch"]}}), variants=("negative",))
+        )
+        == ()
+    )
+
+
 @pytest.mark.parametrize("inputs", [{"x": INPUTS["x"]}, {"mask": {"dtype": "bool", "shape": ["batch", 4]}}])
 def test_the_ends_of_whole_numbers_are_none_of_their_own_without_others(inputs: dict[str, Any]) -> None:
     assert axes.variants(replace(spec_of("a.b", inputs), variants=("lowest", "highest", "large"))) == ("large",)

@@ -125,21 +125,6 @@ def test_a_link_to_a_device_in_the_place_of_a_file_is_put_aside_and_never_read(
     assert path.is_file()
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
-def test_what_is_no_file_in_the_place_of_an_entry_is_never_read(
-    store: Store, tmp_path: Path, make: Callable[[Path], None]
-) -> None:
-    result = put_result(store, "a", tmp_path)
-    path = places(store, result)["entry"]
-    path.unlink()
-    make(path)
-    assert store.lookup(result.key) is None
-    assert put_result(store, "a", tmp_path) == result
-    assert store.lookup(result.key) == result
-    assert path.is_file()
-    assert not path.is_symlink()
-
-
 @pytest.mark.parametrize("what", ["onnx", "weights", "blob", "entry"])
 def test_a_folder_in_the_place_of_a_file_is_found_and_collected(store: Store, tmp_path: Path, what: str) -> None:
     path = places(store, put_result(store, "a", tmp_path))[what]

@@ -55,12 +55,15 @@ class MeasureConfig(_Measure):  # type: ignore[misc]  # the keys of the spec
     pass
 
 
+_SPECIAL = ("zeros", "large", "negative", "positive", "lowest", "highest", "padding", "turned")
+
+
 @dataclass
 class VerifyConfig:
     """How many inputs files are verified with, and when eager runs in float64 as an oracle (auto, always, never)."""
 
     seeds: int = 0
-    special: list[str] = field(default_factory=lambda: ["zeros", "large", "lowest", "highest", "padding", "turned"])
+    special: list[str] = field(default_factory=lambda: list(_SPECIAL))
     oracle: str = "auto"
 
 

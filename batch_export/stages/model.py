@@ -23,7 +23,9 @@ from batch_export.axes import (
     AUTO,
     HIGHEST,
     LOWEST,
+    NEGATIVE,
     PADDING,
+    POSITIVE,
     SEED,
     STATIC,
     dimension,
@@ -360,7 +362,10 @@ def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant:
     drawn = torch.float64 if dtype is torch.float64 else torch.float32
     if leaf.low is None and leaf.high is None:
         scale = LARGE_SCALE if variant == "large" else 1.0
-        return (torch.randn(shape, generator=generator, dtype=drawn) * scale).to(dtype)
+        values = torch.randn(shape, generator=generator, dtype=drawn) * scale
+        if variant in (NEGATIVE, POSITIVE):
+            values = values.abs() if variant == POSITIVE else -values.abs()
+        return values.to(dtype)
     start, stop = leaf.low or 0.0, 1.0 if leaf.high is None else leaf.high
     return (start + (stop - start) * torch.rand(shape, generator=generator, dtype=drawn)).to(dtype)
 
