@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from batch_export import axes
+from batch_export.config.schema import VerifyConfig
 from batch_export.contract import Contract, TensorContract
 from batch_export.errors import LibraryMissingError, TranslationError, UsageError
 from batch_export.peers import torch_dynamo, torchscript, transformers_onnx
 from batch_export.runtime.provider_spec import ProviderSpec
 from batch_export.spec import AxisSpec, ExporterSpec, InputSpec, ModelSpec
 from batch_export.stages import check, plugin, reference, run, translate
+from batch_export.stages import model as model_room
 from batch_export.stages.built import built
 from batch_export.stages.lent_module import Changes
 from batch_export.stages.models_line import models_line
@@ -429,3 +432,51 @@ def test_the_exporter_of_transformers_gives_the_names_that_were_asked_for(tmp_pa
             ["states"], {"ids": given["input_ids"].numpy(), "mask": given["attention_mask"].numpy()}
         )
         torch.testing.assert_close(torch.from_numpy(states), made(**given).last_hidden_state.detach())
+
+
+DECIDED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "all true": lambda x, mask, ids: x * 2 if mask.all() else x * mask,
+    "none true": lambda x, mask, ids: x * 2 if not mask.any() else x * mask,
+    "a sum": lambda x, mask, ids: x * 2 if x.sum() > 0 else x,
+    "all positive": lambda x, mask, ids: x * 2 if x.min() > 0 else x,
+    "all negative": lambda x, mask, ids: x + 2 if x.max() < 0 else x,
+    "all the last": lambda x, mask, ids: x * 2 if (ids == 6).all() else x * ids[:, None],
+    "all the first": lambda x, mask, ids: x * 2 if (ids == 0).all() else x + ids[:, None],
+}
+
+
+class Deciding(nn.Module):
+    """A decision by data that comes out alike for most draws."""
+
+    def __init__(self, decided: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.decided = decided
+
+    def forward(self, x: Tensor, mask: Tensor, ids: Tensor) -> Tensor:
+        return self.decided(x, mask, ids)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", DECIDED)
+def test_a_branch_of_the_example_is_found_by_special_values(tmp_path: Path, name: str) -> None:
+    inputs = (
+        InputSpec(("x",), "float32", (4, 3)),
+        InputSpec(("mask",), "bool", (4, 3)),
+        InputSpec(("ids",), "int64", (4,), low=0, high=7),
+    )
+    bench: Any = Bench(tmp_path, "batch_export.peers.torchscript.export", "static")
+    bench.module = Deciding(DECIDED[name]).eval()
+    bench.model = ModelSpec("deciding", "", {}, inputs, variants=tuple(VerifyConfig().special), output_names=("out",))
+    bench.inputs = partial(model_room.example_inputs, bench.model)
+    written = plugin.execute(bench, 18)
+    assert written.model is not None
+    asked = tuple(TensorContract(leaf.path[0], leaf.dtype, leaf.shape) for leaf in inputs)
+    contract = Contract(18, asked, (TensorContract("out", "float32", None),))
+    evidence = reference.execute(bench).files["reference"]
+    runs = run.execute(written.model.onnx, evidence, axes.case_indices(bench.model, "static"), contract, CPU, 1).facts[
+        "runs"
+    ]
+    worst = {facts.get("variant", ""): facts["outputs"][0]["max_abs"] for facts in runs}
+    assert set(worst) == {"", *VerifyConfig().special} - {"padding"}
+    assert worst[""] == 0
+    assert max(worst.values()) > 0.01
