@@ -283,6 +283,7 @@ def decided(x: Tensor) -> Tensor:
 LOOPS = [
     *(appended, listed, carried, branched, padded, backwards, summed, counted, multiplied, asked_for_its_kind),
     *(of_halves, from_the_end, filled_from_the_end, turned_round, numbered, halved, counted_beside_a_write),
+    decided,
 ]
 OTHER_LOOPS = [
     *(written_rows, written_names, written_first, alike, remembered),
@@ -305,7 +306,7 @@ def test_a_number_that_no_rounds_leave_is_told(loop: Callable[[Tensor], Tensor],
         assert torch.as_tensor(program(X[:0])[0]).shape == loop(X[:0]).shape
 
 
-@pytest.mark.parametrize("loop", [*OTHER_LOOPS, decided])
+@pytest.mark.parametrize("loop", OTHER_LOOPS)
 def test_other_loops_over_rows_count_with_the_example(loop: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises((DynamicShapeError, CaptureError)):
         export(Called(loop), (X,), dynamic_shapes=({0: "rows"},))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from batch_export.errors import DynamicShapeError
+from batch_export.errors import ExportWarning
 from batch_export.exporter import export
 from batch_export.exporter.capture.taken_crops import any_crop
 from tests.exporting import assert_same
@@ -90,9 +90,16 @@ def test_a_crop_is_right_at_sizes_that_decide_otherwise_than_the_example(module:
 
 
 @pytest.mark.ops
-def test_what_is_more_than_a_crop_is_refused_with_its_line() -> None:
-    with pytest.raises(DynamicShapeError, match=r"holds only while.*\(at .*test_exporter_taken_crops\.py:\d+\)"):
-        export(_Others(), (torch.rand(2, 4, 4),), dynamic_shapes=_AXES)
+def test_what_is_more_than_a_crop_is_a_limit_with_its_line() -> None:
+    with pytest.warns(
+        ExportWarning, match=r"only while `height == max\(height, width\)` \(at .*test_exporter_taken_crops\.py:\d+\)"
+    ):
+        program = export(_Others(), (torch.rand(2, 4, 4),), dynamic_shapes=_AXES)
+
+    for height, width in _SIZES:
+        if height >= width:
+            x = torch.rand(2, height, width)
+            assert_same(program(x), [_Others()(x)])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -274,3 +275,41 @@ def _by_data(x: Tensor) -> Tensor:
 def test_what_goes_on_otherwise_is_refused(module: nn.Module) -> None:
     with pytest.raises(DynamicShapeError, match="the model makes it 5"):
         export(module, (torch.randn(2, 5, 3),), dynamic_shapes=({1: "n"},))
+
+
+def _scaled(x: Tensor) -> Tensor:
+    out = torch.zeros(x.shape[0])
+    for i in range(x.shape[0]):
+        out[i] = x[i].sum() / math.log(i + 2)
+    return out
+
+
+def _then_another(x: Tensor) -> tuple[Tensor, Tensor]:
+    other = torch.zeros(x.shape[0])
+    scaled = _scaled(x)
+    for i in range(x.shape[0]):
+        other[i] = x[i].sum()
+    return scaled, other
+
+
+def _then_a_question(x: Tensor) -> tuple[Tensor, Tensor]:
+    state = torch.zeros(3)
+    for i in range(x.shape[0]):
+        state = state * 0.5 + x[i] / math.sqrt(i + 1)
+    if x.shape[0] == 0:
+        return state + 100, torch.ones(1)
+    return state, torch.ones(1)
+
+
+def _then_a_size(x: Tensor) -> tuple[Tensor, Tensor]:
+    return _scaled(x), torch.ones(max(x.shape[0], 1))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", first(1, [_then_a_question, _then_another, _then_a_size]))
+def test_what_a_round_says_of_the_length_holds_in_rounds_only(function: Callable[[Tensor], Any]) -> None:
+    program = export(Called(function), (torch.randn(4, 3),), dynamic_shapes=({0: "n"},))
+    for length in (4, 0, 1, 7):
+        x = torch.randn(length, 3)
+        for one, other in zip(program(x), function(x), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)

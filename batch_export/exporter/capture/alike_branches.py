@@ -15,14 +15,16 @@ from typing import Any
 import torch
 from torch._prims_common import is_contiguous_or_false
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 _MODULE = importlib.import_module("torch._higher_order_ops.cond")  # a function of that name hides it
 _OWN = "_merge_output"
 
 
 def _layout(tensor: torch.Tensor) -> tuple[object, ...]:
-    """What two fake tensors have in common that look alike, sizes and strides by their expressions."""
+    """What two fake tensors have in common that look alike, sizes and strides by their expressions.
+
+    A number of the data that both have is of neither branch: each makes symbols of its own.
+    """
     sizes = map(_expression, (*tensor.shape, *tensor.stride()))
     return (tensor.dtype, tensor.device, tensor.layout, tensor.is_conj(), *sizes)
 
@@ -44,7 +46,7 @@ def _expression(size: object) -> object:
 
 def _is_plain(tensor: FakeTensor) -> bool:
     strided = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_conj()
-    return strided and tensor.storage_offset() == 0 and not free_unbacked_symbols(tensor)
+    return strided and tensor.storage_offset() == 0
 
 
 @contextlib.contextmanager

@@ -18,6 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import track_tensor_tree
 from torch.utils import _pytree as pytree
 
+from batch_export.exporter.capture.size_ranges import sizes_as_before
+
 _MODULE = importlib.import_module("torch._higher_order_ops.cond")  # a function of that name hides it
 _BY_SYMBOL = ("var_to_range", "var_to_range_sloc", "replacements", "replacements_slocs", "deferred_runtime_asserts")
 
@@ -48,7 +50,7 @@ def _trace_cond(
     mode = detect_fake_mode(operands)
     graphs: list[torch.fx.GraphModule] = []
     for branch in (true_fn, false_fn):
-        with _left_behind(mode):
+        with _left_behind(mode), sizes_as_before(operands):
             graphs.append(reenter_make_fx(branch)(*operands))
     root = proxy_mode.tracer.root
     number, true_name = unique_graph_id(proxy_mode, prefix="true_graph")

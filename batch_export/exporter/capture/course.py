@@ -32,7 +32,7 @@ from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, o
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
-from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
+from batch_export.exporter.capture.second_looks import Untried, is_right_at_example, otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -211,7 +211,9 @@ class Course:
         def capture(inputs: Inputs, untried: Untried) -> Captured:
             return self._beyond(inputs, untried, ways)
 
-        return list(otherwise_beyond(captured, examples, examples.given, capture))
+        module, given, sizes = self.request.module, self.request.given, examples.given
+        found = otherwise_beyond(captured, examples, sizes, capture)
+        return [one for one in found if not is_right_at_example(one, captured, module, given, sizes)]
 
     def _beyond(self, inputs: Inputs, untried: Untried, strategies: Strategies) -> Captured:
         """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant."""

@@ -11,15 +11,18 @@ import ast
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import sympy
 import torch
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture.assumptions import check_both_ways
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.trial import is_fake
 
 _MOST = 3
 """How many guards of one program are looked at once more."""
@@ -92,6 +95,32 @@ def otherwise_beyond(
             continue
         if other.harmful:
             yield guard
+
+
+def is_right_at_example(
+    guard: Guard,
+    captured: Captured,
+    module: torch.nn.Module,
+    given: tuple[tuple[object, ...], Mapping[str, object]],
+    sizes: Mapping[str, int],
+) -> bool:
+    """Whether a guard excludes one size alone, the example's, at which the program gives what the model does.
+
+    So it is with a table that is resized at every other size: the model calls fewer operators there, for the same
+    numbers. Nowhere else could they differ, and there both are run with the example's numbers and others.
+    """
+    expression, symbols = guard.expression, captured.symbols
+    if symbols is None or not isinstance(expression, sympy.Ne) or len(expression.free_symbols) != 1:
+        return False
+    texts = {name: sizes.get(symbols.text(name)) for name in symbols.axes}
+    known = {name: size for name, size in texts.items() if size is not None}
+    if is_fake(module, *given) or not guard_points.is_false_at(expression, known):
+        return False
+    try:
+        check_both_ways(captured.traced, module, *given, [guard.condition])
+    except CaptureError:
+        return False
+    return True
 
 
 def _is_asked(place: str) -> bool:

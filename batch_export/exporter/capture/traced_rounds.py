@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from batch_export.exporter.capture.begun_numbers import writes_so_far
 from batch_export.exporter.capture.held_values import is_filled
 from batch_export.exporter.capture.loop_pieces import SizeByDataError
+from batch_export.exporter.capture.size_ranges import sizes_as_before
 
 Combine = Callable[[list[Tensor], list[Tensor]], tuple[Sequence[Tensor], Sequence[Tensor]]]
 
@@ -117,7 +118,7 @@ class _Given(TorchFunctionMode):
 def traced(
     combine: Combine, begun: Sequence[Tensor], rows: Sequence[Tensor], length: Any = None
 ) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
-    """What goes on behind the last round, and what each round gives besides.
+    """What goes on behind the last round, and what each round gives besides; what is known of sizes there stays there.
 
     None of rounds of which there may be none, and that give what has a size that data say.
 
@@ -130,6 +131,13 @@ def traced(
     Raises:
         SizeByDataError: a round changes what is no tensor, or a tensor from outside of the loop.
     """
+    with sizes_as_before([*begun, *rows]):
+        return _traced(combine, begun, rows, length)
+
+
+def _traced(
+    combine: Combine, begun: Sequence[Tensor], rows: Sequence[Tensor], length: Any
+) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
     state, elements = [one.clone() for one in begun], [one.new_zeros(one.shape[1:]) for one in rows]
     runs = [_Outside([*state, *elements]) for _ in range(2)]
     made: Sequence[Tensor] = ()
