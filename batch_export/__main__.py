@@ -7,8 +7,11 @@ import sys
 
 def main() -> int:
     """Runs the command line and returns the exit code."""
-    from batch_export.cli.main import main as command_line  # lazy: children import this module again
-
+    try:
+        from batch_export.cli.main import main as command_line  # lazy: children import this module again
+    except KeyboardInterrupt:  # before anything has begun; afterwards the command line says it
+        print("interrupted", file=sys.stderr)
+        return 130
     return command_line(sys.argv)
 
 

@@ -201,3 +201,9 @@ def test_a_mistyped_reserved_key_is_suspected_when_its_owner_is_missing() -> Non
     inputs = {"x": {"dtype": "float32", "shape": ["batch"]}}
     with pytest.raises(UsageError, match="'batch', no axis; is 'axis' mistyped"):
         model_spec("sample", {"_target_": "a.b", "inputs": inputs, "axis": {"batch": {"example": 2}}})
+
+
+@pytest.mark.parametrize("name", [".", "..", "caf\udce9"])
+def test_a_name_that_is_no_folders_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="no name of a folder in UTF-8, which its exported files need"):
+        model_spec(name, GOOD)

@@ -86,6 +86,8 @@ class _Reader:
         self.caches: list[CacheSpec] = []
 
     def read(self, config: Mapping[str, Any]) -> ModelSpec:
+        if self.name in (".", "..") or any("\ud800" <= letter <= "\udfff" for letter in self.name):
+            self._fail("this is no name of a folder in UTF-8, which its exported files need; rename its config")
         if not isinstance(config, Mapping):
             self._fail(f"the configuration must be a mapping, not {_kind(config)}")
         if problem := unmeant(config):
