@@ -177,7 +177,7 @@ def test_a_size_that_is_left_out_alone_is_no_limit_where_the_example_has_it_and_
     for rows, limits in ((5, []), (4, ["n != 5"])):
         captured = capture(_of_few_rows, (torch.rand(rows, 3), 2.0), dynamic_shapes=free)
         assert (captured.free_axes(), [one.condition for one in captured.restrictions]) == (1, limits)
-        with pytest.raises(DynamicShapeError, match="makes it 5|holds only while `n != 5`"):
+        with pytest.raises(DynamicShapeError, match=r"makes it 5|holds only while `n != 5`"):
             capture(_of_few_rows, (torch.rand(rows, 3), 3.0), dynamic_shapes=free)
 
 
