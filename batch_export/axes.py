@@ -167,15 +167,15 @@ def cases(model: ModelSpec) -> tuple[Case, ...]:
 def variants(model: ModelSpec) -> tuple[str, ...]:
     """Returns those of the model's variants that its inputs have: no padding without a mask, no draw without a leaf
     that is drawn, no empty batch without a batch, nothing turned without an input of two values, no sign of numbers
-    without numbers of either sign, and no ends of whole numbers alone where nothing else is drawn (`zeros` and `large`
-    are the same there)."""
+    without numbers of either sign, and no ends of whole numbers where `zeros` and `large` are the same."""
     drawn = any(leaf.dtype and leaf.fill is None for leaf in model.inputs)
     whole = {is_whole(leaf) for leaf in model.inputs if leaf.dtype and leaf.fill is None}
     masked = any(is_mask(leaf) for leaf in model.inputs)
     batched = any(axis.name == _EMPTY_AXIS for axis in model.axes)
     turning = sum(map(is_of_two_values, model.inputs))
     has = {name: masked for name in PADDING} | {"empty": batched, TURNED: turning > 0}
-    has |= dict.fromkeys((LOWEST, HIGHEST), len(whole) == 2)
+    below = any(is_whole(leaf) and (leaf.low or 0.0) < 0 for leaf in model.inputs)
+    has |= {LOWEST: len(whole) == 2 or below, HIGHEST: len(whole) == 2}
     has |= dict.fromkeys((NEGATIVE, POSITIVE), any(map(is_of_either_sign, model.inputs)))
     known = [name for name in dict.fromkeys(model.variants) if has.get(name, drawn)]
     alone = [f"{TURNED}{number + 1}" for number in range(min(turning, _MOST_TURNED))] if turning > 1 else []
@@ -205,7 +205,12 @@ def is_whole(leaf: InputSpec) -> bool:
 def is_of_either_sign(leaf: InputSpec) -> bool:
     """Returns whether an input is drawn from real numbers around zero."""
     is_real = leaf.dtype.startswith(("float", "bfloat")) and not leaf.dtype.startswith("float8")
-    return is_real and leaf.fill is None and leaf.low is None and leaf.high is None
+    is_around = (leaf.low is None and leaf.high is None) or (leaf.low or 0.0) < 0 < _end_of(leaf)
+    return is_real and leaf.fill is None and is_around
+
+
+def _end_of(leaf: InputSpec) -> float:
+    return 1.0 if leaf.high is None else leaf.high
 
 
 def is_of_two_values(leaf: InputSpec) -> bool:

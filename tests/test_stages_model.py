@@ -308,7 +308,8 @@ def test_whole_numbers_and_truth_values_are_at_either_end_beside_ordinary_others
 def test_numbers_around_zero_have_either_sign_throughout() -> None:
     leaves = {
         "y": {"dtype": "float16", "shape": [40]},
-        "share": {"dtype": "float32", "shape": [40], "range": [-1, 1]},
+        "slope": {"dtype": "float32", "shape": [40], "range": [-1, 4]},
+        "share": {"dtype": "float32", "shape": [40], "range": [0, 1]},
         "mask": {"dtype": "bool", "shape": [40]},
     }
     spec = replace(spec_of("a.b", {"x": INPUTS["x"], **leaves}), variants=("negative", "positive"))
@@ -319,6 +320,9 @@ def test_numbers_around_zero_have_either_sign_throughout() -> None:
         for name in ("x", "y"):
             assert usual[name].sign().unique().tolist() == [-1, 1]
             assert torch.equal(made[name], sign * usual[name].abs())
+        assert set(usual["slope"].sign().tolist()) == {-1, 1}
+        assert set(made["slope"].sign().tolist()) == {sign}
+        assert -1 <= float(made["slope"].min()) <= float(made["slope"].max()) <= 4
         assert all(torch.equal(made[name], usual[name]) for name in ("share", "mask"))
     assert (
         axes.variants(
@@ -331,6 +335,14 @@ def test_numbers_around_zero_have_either_sign_throughout() -> None:
 @pytest.mark.parametrize("inputs", [{"x": INPUTS["x"]}, {"mask": {"dtype": "bool", "shape": ["batch", 4]}}])
 def test_the_ends_of_whole_numbers_are_none_of_their_own_without_others(inputs: dict[str, Any]) -> None:
     assert axes.variants(replace(spec_of("a.b", inputs), variants=("lowest", "highest", "large"))) == ("large",)
+
+
+def test_whole_numbers_below_zero_have_a_lowest_end() -> None:
+    ids = {"dtype": "int64", "shape": ["batch", 4], "range": [-4, 30]}
+    assert axes.variants(replace(spec_of("a.b", {"ids": ids}), variants=("zeros", "lowest", "highest"))) == (
+        "zeros",
+        "lowest",
+    )
 
 
 def test_inputs_leave_the_global_generator_alone() -> None:

@@ -362,12 +362,19 @@ def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant:
     drawn = torch.float64 if dtype is torch.float64 else torch.float32
     if leaf.low is None and leaf.high is None:
         scale = LARGE_SCALE if variant == "large" else 1.0
-        values = torch.randn(shape, generator=generator, dtype=drawn) * scale
-        if variant in (NEGATIVE, POSITIVE):
-            values = values.abs() if variant == POSITIVE else -values.abs()
-        return values.to(dtype)
+        return _signed(torch.randn(shape, generator=generator, dtype=drawn) * scale, variant, -1.0, 1.0).to(dtype)
     start, stop = leaf.low or 0.0, 1.0 if leaf.high is None else leaf.high
-    return (start + (stop - start) * torch.rand(shape, generator=generator, dtype=drawn)).to(dtype)
+    values = start + (stop - start) * torch.rand(shape, generator=generator, dtype=drawn)
+    return _signed(values, variant, start, stop).to(dtype)
+
+
+def _signed(values: torch.Tensor, variant: str, start: float, stop: float) -> torch.Tensor:
+    """Numbers of a range around zero, those of the one sign brought to the other side as far out as they were."""
+    if not start < 0 < stop or variant not in (NEGATIVE, POSITIVE):
+        return values
+    if variant == POSITIVE:
+        return torch.where(values < 0, values * (stop / start), values)
+    return torch.where(values > 0, values * (start / stop), values)
 
 
 def _leaf_seed(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str) -> int:
