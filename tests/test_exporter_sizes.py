@@ -465,6 +465,42 @@ def test_a_table_at_its_native_size_is_captured_by_its_general_branch() -> None:
     assert right_at(program, module, sequences, [(2, 16), (1, 16), (1, 1), (2, 2), (3, 7), (2, 40)]) == 6
 
 
+@pytest.mark.filterwarnings("error::batch_export.ExportWarning")
+def test_a_table_at_its_native_size_is_no_limit_where_the_example_has_another() -> None:
+    module = Resized().eval()
+    program = export(module, sequences(2, 9), dynamic_shapes=({0: "b", 1: "n"},))
+    assert right_at(program, module, sequences, [(2, 16), (1, 16), (1, 1), (3, 7), (2, 40)]) == 5
+
+
+LEFT_OUT: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "a bound": lambda x: x.clamp(max=500.0) if x.shape[0] == 5 else x * 1.0,
+    "another bound": lambda x: x.clamp(max=500.0) if x.shape[0] == 5 else x.clamp(max=600.0),
+    "none there": lambda x: x * 1.0 if x.shape[0] == 5 else x.clamp(max=500.0),
+    "an infinity": lambda x: torch.where(torch.isposinf(x), 0.0, x) if x.shape[0] == 5 else x * 1.0,
+    "another form": lambda x: x.exp().sum(1).log() if x.shape[0] == 5 else x.logsumexp(1),
+    "a bound at one": lambda x: x[0][None].clamp(min=-600.0) if x.shape[0] == 1 else x * 1.0,
+    "a remainder": lambda x: x.clamp(max=500.0) if x.shape[0] % 5 == 0 else x * 1.0,
+}
+
+
+@pytest.mark.filterwarnings("ignore::batch_export.ExportWarning")
+@pytest.mark.parametrize("name", LEFT_OUT)
+@pytest.mark.parametrize("rows", [1, 4, 5])
+def test_what_one_size_does_with_the_data_alone_is_in_the_file_or_a_limit(name: str, rows: int) -> None:
+    module = Function(LEFT_OUT[name])
+    try:
+        program = export(module, (torch.randn(rows, 3),), dynamic_shapes=({0: "n"},))
+    except DynamicShapeError:
+        return
+    limits = [one.expression for one in program.captured.restrictions]
+    held = [n for n in (1, 4, 5, 7, 10) if all(one.subs(dict.fromkeys(one.free_symbols, n)) for one in limits)]
+    assert rows in held
+    for length in held:
+        x = torch.randn(length, 3) * 1000
+        x[0, :2] = torch.tensor([math.inf, -1e3])
+        torch.testing.assert_close(program(x)[0], module(x), equal_nan=True)
+
+
 class Halved(nn.Module):
     """Patches halved and doubled again, and resized where their number is odd."""
 

@@ -344,7 +344,9 @@ def _end(leaf: InputSpec) -> int:
 
 def _turned(leaf: InputSpec, drawn: torch.Tensor) -> torch.Tensor:
     """Returns the other one of a leaf's two values in each place."""
-    return ~drawn if drawn.dtype == torch.bool else 2 * int(leaf.low or 0) + 1 - drawn
+    if drawn.dtype == torch.bool:
+        return ~drawn
+    return (2 * int(leaf.low or 0) + 1 - drawn.to(torch.int64)).to(drawn.dtype)  # torch subtracts no wide uint
 
 
 def _tensor(spec: ModelSpec, leaf: InputSpec, sizes: Mapping[str, int], variant: str = "") -> torch.Tensor:

@@ -32,7 +32,7 @@ from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, o
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
-from batch_export.exporter.capture.second_looks import Untried, is_right_at_example, otherwise_beyond
+from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
 from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -208,18 +208,25 @@ class Course:
         if captured.strategy not in (NON_STRICT, BOTH_WAYS) or not ways:
             return []
 
-        def capture(inputs: Inputs, untried: Untried) -> Captured:
-            return self._beyond(inputs, untried, ways)
+        def capture(inputs: Inputs, untried: Untried, fixed: Collection[str]) -> Captured:
+            return self._beyond(inputs, untried, ways, fixed)
 
-        module, given, sizes = self.request.module, self.request.given, examples.given
-        found = otherwise_beyond(captured, examples, sizes, capture)
-        return [one for one in found if not is_right_at_example(one, captured, module, given, sizes)]
+        def differs(inputs: Inputs) -> str:
+            larger = of_unlike_rows(*inputs)
+            return assumptions.difference(captured.traced, self.request.module, *inputs, larger)
 
-    def _beyond(self, inputs: Inputs, untried: Untried, strategies: Strategies) -> Captured:
-        """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant."""
+        return list(otherwise_beyond(captured, examples, examples.given, capture, differs))
+
+    def _beyond(self, inputs: Inputs, untried: Untried, strategies: Strategies, fixed: Collection[str]) -> Captured:
+        """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant.
+
+        Args:
+            inputs, untried, strategies: as for `otherwise_beyond`.
+            fixed: further axes that are fixed, as messages call them.
+        """
         asked, leaves = self.request.asked, pytree.tree_leaves(inputs)
         sizes = {axis: leaves[asked.positions[axis.where]].shape[axis.axis] for axis in asked.axes}
-        single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1]
+        single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1 or axis.text in fixed]
         if not single:
             return by_strategies(replace(self.request, untried=untried), inputs, strategies)
         asked = copy.deepcopy(asked)

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture import guard_points
-from batch_export.exporter.capture.assumptions import check_both_ways
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.parsed_files import parsed
-from batch_export.exporter.capture.trial import is_fake
 
 _MOST = 3
 """How many guards of one program are looked at once more."""
 _POINTS = 4
 _FEW = 100
 """Operators of a program up to which it is looked at what a model does at sizes of 1. There it often calls others for
-the same numbers (`length > 1` before a causal mask), so that only a further question counts.
+the same numbers (`length > 1` before a causal mask), so that a further question counts, or what it gives.
 """
 _UNSAID = frozenset(
     (
@@ -38,6 +37,10 @@ _UNSAID = frozenset(
     )
 )
 
+
+_DATA = (torch.Tensor, tuple, list)
+"""What an operator gives that holds data, and no size."""
+_SIZE = "size"
 
 Untried = Callable[[torch.export.ExportedProgram], None]
 """What gets a program before its guards are tried."""
@@ -51,7 +54,8 @@ def otherwise_beyond(
     captured: Captured,
     examples: Examples,
     sizes: Mapping[str, int],
-    capture: Callable[[Inputs, Untried], Captured],
+    capture: Callable[[Inputs, Untried, Collection[str]], Captured],
+    differs: Callable[[Inputs], object],
 ) -> Iterator[Guard]:
     """The guards beyond which the model does something else.
 
@@ -59,7 +63,9 @@ def otherwise_beyond(
         captured: the program.
         examples: other inputs.
         sizes: those of the example, by axis as messages call it.
-        capture: captures the model at some inputs by its first way; trials of guards may take far longer than that.
+        capture: captures the model at some inputs by its first way, with some axes fixed; trials of guards may take far
+            longer than that.
+        differs: whether the program gives something else than the model at some inputs, or far larger ones.
     """
     symbols = captured.symbols
     looked_at = [one for one in captured.guards if one.holds_beyond and _is_asked(one.source)]
@@ -80,12 +86,17 @@ def otherwise_beyond(
         if inputs is None:
             continue
 
-        def compared(program: torch.export.ExportedProgram, *, counts: bool = bool(several)) -> None:
-            if counts and _calls(program) != calls:
+        alone = _left_out_alone(guard) if several else ()
+
+        def compared(
+            program: torch.export.ExportedProgram, *, counts: bool = bool(several), alone: bool = bool(alone)
+        ) -> None:
+            is_same = _same_with_data(captured.traced, program) if alone else _calls(program) == calls
+            if counts and not is_same:
                 raise _OtherwiseError
 
         try:
-            other = capture(inputs, compared)
+            other = capture(inputs, compared, [names[name] for name in alone if name in names])
         except (DynamicShapeError, _OtherwiseError):
             yield guard
             continue
@@ -93,34 +104,20 @@ def otherwise_beyond(
             if several:
                 yield guard
             continue
-        if other.harmful:
+        is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
+        if other.harmful or (is_otherwise and differs(inputs)):
             yield guard
 
 
-def is_right_at_example(
-    guard: Guard,
-    captured: Captured,
-    module: torch.nn.Module,
-    given: tuple[tuple[object, ...], Mapping[str, object]],
-    sizes: Mapping[str, int],
-) -> bool:
-    """Whether a guard excludes one size alone, the example's, at which the program gives what the model does.
+def _left_out_alone(guard: Guard) -> Sequence[str]:
+    """The axis of which a guard leaves out one size alone, at which program and model were compared; none of others.
 
-    So it is with a table that is resized at every other size: the model calls fewer operators there, for the same
-    numbers. Nowhere else could they differ, and there both are run with the example's numbers and others.
+    What is made of weights alone, such as a table that is resized at every other size, is the same there whatever the
+    data are: then it matters only whether the model does something else with these.
     """
-    expression, symbols = guard.expression, captured.symbols
-    if symbols is None or not isinstance(expression, sympy.Ne) or len(expression.free_symbols) != 1:
-        return False
-    texts = {name: sizes.get(symbols.text(name)) for name in symbols.axes}
-    known = {name: size for name, size in texts.items() if size is not None}
-    if is_fake(module, *given) or not guard_points.is_false_at(expression, known):
-        return False
-    try:
-        check_both_ways(captured.traced, module, *given, [guard.condition])
-    except CaptureError:
-        return False
-    return True
+    sides = guard.expression.args if isinstance(guard.expression, sympy.Ne) else ()
+    names = [str(one) for one in sides if isinstance(one, sympy.Symbol)]
+    return names if len(names) == 1 and any(isinstance(one, sympy.Integer) for one in sides) else []
 
 
 def _is_asked(place: str) -> bool:
@@ -142,3 +139,39 @@ def _calls(program: torch.export.ExportedProgram) -> Sequence[str]:
     """The operators of a program in their order, without those that work sizes out."""
     called = [one.target for one in program.graph.nodes if one.op == "call_function"]
     return [str(one) for one in called if isinstance(one, torch._ops.OperatorBase) and one not in _UNSAID]
+
+
+def _same_with_data(program: torch.export.ExportedProgram, other: torch.export.ExportedProgram) -> bool:
+    """Whether two programs call the same operators with what inputs hold, and with the same numbers but for sizes."""
+    calls, others = _calls_of_data(program), _calls_of_data(other)
+    return len(calls) == len(others) and all(
+        len(call) == len(each) and all(a == b or _SIZE in (a, b) for a, b in zip(call, each, strict=True))
+        for call, each in zip(calls, others, strict=True)
+    )
+
+
+def _calls_of_data(program: torch.export.ExportedProgram) -> Sequence[Sequence[str]]:
+    """The operators that get what inputs and changed buffers hold, with what stands in the calls."""
+    signature = program.graph_signature
+    changed = {*signature.buffers_to_mutate.values()}
+    own = {name for name, target in signature.inputs_to_buffers.items() if target in changed}
+    data: set[torch.fx.Node] = set()
+    found = []
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and (node.name in own or node.name in signature.user_inputs):
+            data.add(node)
+        elif node.op == "call_function" and isinstance(node.meta.get("val"), _DATA) and data & {*node.all_input_nodes}:
+            data.add(node)
+            given = pytree.tree_leaves((node.args, node.kwargs))
+            found.append([str(node.target), *(_word(program, one) for one in given)])
+    return found
+
+
+def _word(program: torch.export.ExportedProgram, given: object) -> str:
+    """What is given to an operator: the code of a branch or round, a size, a tensor, or a number as it is."""
+    if not isinstance(given, torch.fx.Node):
+        return f"{type(given).__name__} {given}"
+    inner = getattr(program.graph_module, str(given.target), None) if given.op == "get_attr" else None
+    if isinstance(inner, torch.fx.GraphModule):
+        return str(inner.code)
+    return "tensor" if isinstance(given.meta.get("val"), _DATA) else _SIZE
