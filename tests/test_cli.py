@@ -721,14 +721,21 @@ def test_cache_says_which_commands_it_has(capsys: pytest.CaptureFixture[str]) ->
     assert "cache needs a command: info, verify" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("import numpy failed"),  # what onnxruntime's extension makes of it
+        UsageError("Unknown key 'expectations'"),  # what reading a configuration does
+    ],
+)
 def test_ctrl_c_while_something_is_imported_is_an_interruption_and_leaves_no_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def installed(*_: object, **__: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
-            raise ImportError("import numpy failed") from None  # what onnxruntime's extension makes of it
+            raise error from None
 
     monkeypatch.setattr(planned, "installed", installed)
     before = signal.getsignal(signal.SIGINT)

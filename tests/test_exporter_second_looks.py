@@ -189,3 +189,28 @@ def test_each_axis_may_be_empty_by_itself(function: Callable[[Tensor], Tensor]) 
     """With all of them empty there is nothing that could differ."""
     others = [(torch.randn(*sizes, 4),) for sizes in ((2, 0), (0, 5), (1, 1), (3, 7))]
     export_and_compare(Called(function), (torch.randn(2, 5, 4),), *others, dynamic_shapes=SHAPES)
+
+
+def one_picture(x: Tensor) -> Tensor:
+    return x.clamp(max=800.0) if x.shape[0] == 2 and x.shape[1] == 4 else x
+
+
+def one_shape(x: Tensor) -> Tensor:
+    return x.clamp(max=800.0) if x.shape == (2, 4) else x
+
+
+@pytest.mark.parametrize("function", first(1, [one_picture, one_shape]))
+@pytest.mark.parametrize("shape", first(2, [(2, 5), (3, 3), (2, 4), (3, 5)]))
+def test_a_question_behind_one_about_one_size_counts(
+    function: Callable[[Tensor], Tensor], shape: tuple[int, int]
+) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            program = export(Called(function), (torch.randn(shape),), dynamic_shapes=SHAPES)
+        except DynamicShapeError:
+            return
+    limits = [one for one in said if issubclass(one.category, ExportWarning)]
+    for size in [(2, 5), (3, 4), (3, 3), *([] if limits else [(2, 4)])]:
+        x = torch.randn(size) * 1000
+        torch.testing.assert_close(program(x)[0], function(x))

@@ -12,7 +12,7 @@ from exporting import Called
 from rarer import first
 from torch import nn
 
-from batch_export import DynamicShapeError, export
+from batch_export import CaptureError, DynamicShapeError, export
 
 pytestmark = pytest.mark.sampled
 
@@ -313,3 +313,20 @@ def test_what_a_round_says_of_the_length_holds_in_rounds_only(function: Callable
         x = torch.randn(length, 3)
         for one, other in zip(program(x), function(x), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def _chosen_rows(x: Tensor) -> Tensor:
+    rows, state = x[x[:, 0] > 0], torch.zeros(3)
+    for i, row in enumerate(rows):
+        state = state * 0.5 + row * math.sqrt(i + 1)
+    return state + 7 if rows.shape[0] == 0 else state
+
+
+def test_what_a_round_says_of_rows_that_data_choose_holds_in_rounds_only() -> None:
+    x = torch.randn(4, 3)
+    try:
+        program = export(Called(_chosen_rows), (x,), dynamic_shapes=({0: "n"},))
+    except (CaptureError, DynamicShapeError):
+        return
+    for sign in (1, -1):
+        torch.testing.assert_close(program(sign * x.abs())[0], _chosen_rows(sign * x.abs()))

@@ -19,6 +19,7 @@ from batch_export.report.run_folder import read_records
 from batch_export.report.runs import resolve_run
 from batch_export.spec import AxisSpec, InputSpec
 from batch_export.stages.probe_request import Probed, ProbeRequest
+from batch_export.sweeps.described import keep_config
 from batch_export.sweeps.model_words import request_of
 from batch_export.sweeps.model_yaml import config_of, yaml_of
 
@@ -261,3 +262,9 @@ def test_a_plan_refuses_a_store_that_the_sweep_would_refuse(tmp_path: Path, caps
         assert said in capsys.readouterr().err
     assert main(["batch-export", "plan", "matrix.models=[cnn]", "store.path=new"]) == 0
     assert not (tmp_path / "new").exists()
+
+
+def test_a_name_too_long_for_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"x\.\.\.': a name of more than 200 bytes is no file's; shorten it"):
+        keep_config(tmp_path / "outputs", {"x" * 300: {}})
+    assert not (tmp_path / "outputs").exists()

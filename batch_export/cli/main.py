@@ -45,7 +45,8 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout.flush()  # a reader that went away is noticed here, not when Python ends
             return code
         except BatchExportError as error:
-            return _told(error)
+            if not interrupted.is_set():  # what reads a configuration takes Ctrl-C for a mistake in it
+                return _told(error)
         except KeyboardInterrupt:
             pass
         except BrokenPipeError:  # the reader of our output went away, e.g. `plan | head`

@@ -6,15 +6,20 @@ older run keeps what it had. torch is never imported.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from batch_export.digest import digest_value
+from batch_export.errors import UsageError
 from batch_export.report import run_folder as files
 from batch_export.runner.probe import probe
 from batch_export.stages.probe_request import Probed, ProbeRequest, builder_module
 from batch_export.sweeps.model_yaml import config_of, yaml_of
+
+_LONGEST = 200
+"""Bytes of a model's name, which files and folders have with endings."""
 
 
 def described(request: ProbeRequest, timeout_s: float) -> tuple[dict[str, Any], Probed]:
@@ -43,6 +48,11 @@ def keep_config(
         UsageError: a config cannot be meant.
         RunError: the folder cannot be written.
     """
+    for name in configs:
+        if len(os.fsencode(name)) > _LONGEST:
+            raise UsageError(
+                f"model {name[:40] + '...'!r}: a name of more than {_LONGEST} bytes is no file's; shorten it"
+            )
     texts = {name: yaml_of(name, config) for name, config in configs.items()}
     modules = {builder_module(name): text for name, text in (builders or {}).items() if text}
     folder = outputs / files.TRIED / digest_value([texts, modules] if modules else texts)[:12]

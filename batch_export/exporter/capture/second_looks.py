@@ -104,8 +104,9 @@ def otherwise_beyond(
             if several:
                 yield guard
             continue
+        asked = {one.condition for one in other.guards} - {one.condition for one in captured.guards} if alone else ()
         is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
-        if other.harmful or (is_otherwise and differs(inputs)):
+        if other.harmful or asked or (is_otherwise and differs(inputs)):
             yield guard
 
 

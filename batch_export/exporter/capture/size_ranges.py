@@ -1,6 +1,6 @@
 """What torch learns of free sizes from numbers of the data is kept where it holds.
 
-Arrives: tensors. Leaves: a context in which checks of numbers against sizes narrow no size's range. Of `0 <= u < n`
+Arrives: tensors. Leaves: a context behind which sizes have the ranges that they had before. Of `0 <= u < n`
 torch (2.13) keeps that `n` is at least 1 for the rest of the program, which in a round of a loop is true and behind it
 is not.
 """
@@ -16,7 +16,7 @@ from torch._guards import detect_fake_mode
 
 @contextlib.contextmanager
 def sizes_as_before(tensors: Sequence[object]) -> Iterator[None]:
-    """Within, the ranges of free sizes are narrowed, and behind it they are what they were.
+    """Within, the ranges of sizes that were known before may be narrowed, and behind it they are what they were.
 
     Args:
         tensors: some of the program's; what is none does not count.
@@ -26,7 +26,7 @@ def sizes_as_before(tensors: Sequence[object]) -> Iterator[None]:
     if environment is None:
         yield
         return
-    before = {symbol: environment.var_to_range[symbol] for symbol in environment.backed_var_to_val}
+    before = dict(environment.var_to_range)
     try:
         yield
     finally:
