@@ -337,3 +337,17 @@ def test_a_workbench_builds_again_what_is_built_soon(tmp_path: Path, monkeypatch
     assert bench.built["tensors"] != (bench.built_again() or {})["tensors"]
     bench.build_seconds = 1.0
     assert bench.built_again() is None
+
+
+def test_special_values_that_cannot_be_made_are_no_refusal_of_the_models(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, lambda module, x: x)
+    bench.model = replace(bench.model, variants=("zeros", "turned"))
+
+    def inputs(sizes: Mapping[str, int], variant: str = "") -> dict[str, Any]:
+        if variant:
+            raise RuntimeError("no subtraction")
+        return {"x": torch.ones(sizes["batch"], 3)}
+
+    bench.inputs = inputs
+    with pytest.raises(ModelError, match=r"inputs for verify\.special: zeros cannot be made: RuntimeError: no subtrac"):
+        reference.execute(bench)

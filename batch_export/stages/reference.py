@@ -171,7 +171,7 @@ class Eager:
 
     def run(self, sizes: Mapping[str, int], variant: str = "") -> _Run:
         """Runs once; the random generator goes on where it was, so that two runs of a random model differ."""
-        arguments = bench_inputs(self._bench, sizes, variant)
+        arguments = self._made(sizes, variant)
         tensors = self._tensors(arguments)
         originals = {name: tensor.clone() for name, tensor in tensors.items()}
         generator = torch.get_rng_state()
@@ -185,6 +185,16 @@ class Eager:
         mutated |= {name: tensor for name, tensor in tensors.items() if not same(tensor, originals[name])}
         drew = not torch.equal(generator, torch.get_rng_state())
         return _Run(outputs, {name: to_value(tensor) for name, tensor in mutated.items()}, drew)
+
+    def _made(self, sizes: Mapping[str, int], variant: str) -> dict[str, Any]:
+        """The inputs. Special values of sizes that there are can be made: to leave them out is for the model to say."""
+        try:
+            return bench_inputs(self._bench, sizes, variant)
+        except Exception as error:
+            if not variant or 0 in sizes.values() or isinstance(error, MemoryError):
+                raise
+            words = f"inputs for verify.special: {variant} cannot be made: {class_and_line(error)}"
+            raise ModelError(f"model {self._bench.model.name}: {words}") from error
 
     def value_after(self, name: str, case: Mapping[str, Any], after: Value | None) -> Value:
         """Returns `after`, or the value from before where this case left the buffer or input alone."""
