@@ -12,7 +12,7 @@ from torch.nn import functional
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 from batch_export.exporter.capture.capture import capture
-from tests.exporting import export_and_compare
+from tests.exporting import Called, export_and_compare
 
 pytestmark = pytest.mark.sampled
 
@@ -140,3 +140,29 @@ def test_a_decision_by_a_logarithm_of_a_size_names_the_size_and_the_line(
         assert f"at {__file__}:{function.__code__.co_firstlineno}" in told
         assert "log_guard" not in told
         assert "data" not in told.partition("Next step")[0]
+
+
+def _powers(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    n = x.shape[0]
+    return x + 3**n % 7, x + n**11 % 7, x * (-1) ** n, x + n**0, torch.zeros(n**2), torch.zeros(2 ** min(n, 5))
+
+
+def test_powers_of_sizes_are_exact_as_far_as_whole_numbers_go() -> None:
+    program = export(Called(_powers), (torch.randn(5, 2),), dynamic_shapes=({0: "n"},))
+    for n in (0, 1, 2, 33, 35, 37, 38, 39):
+        x = torch.randn(n, 2)
+        for one, other in zip(program(x), _powers(x), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def _powers_of_steps(x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(x.shape[1])
+    for i in range(x.shape[0]):
+        total = total + x[i] * (3**i % 7) + i**11 % 5
+    return total
+
+
+def test_powers_of_steps_are_exact_too() -> None:
+    export_and_compare(
+        Called(_powers_of_steps), (torch.randn(5, 2),), (torch.randn(39, 2),), dynamic_shapes=({0: "n"},)
+    )

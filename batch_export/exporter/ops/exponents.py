@@ -16,11 +16,11 @@ _BITS = 63
 """Exponents are int64 at most, and are not negative where these are read."""
 
 
-def _whole_power(base: ir.Value, exponent: int) -> ir.Value:
+def whole_power(base: ir.Value, exponent: int) -> ir.Value:
     """By repeated squaring; of a negative exponent only 1 and -1 have a power that is not 0."""
     one = axes.like(1, base)
     if exponent < 0:
-        odd = _whole_power(base, 1 if exponent % 2 else 2)
+        odd = whole_power(base, 1 if exponent % 2 else 2)
         return op.Mul(odd, op.CastLike(op.Equal(op.Abs(base), one), base))
     result, square = None, base
     while exponent:
@@ -65,7 +65,7 @@ def power(self: Number, exponent: Number) -> ir.Value:
             root = op.Sqrt(base)
             return root if given > 0 else op.Reciprocal(root)
         return op.Pow(base, exponent)
-    return _whole_powers(base, exponent) if isinstance(given, ir.Value) else _whole_power(base, int(given))
+    return _whole_powers(base, exponent) if isinstance(given, ir.Value) else whole_power(base, int(given))
 
 
 @lowering("aten::square")

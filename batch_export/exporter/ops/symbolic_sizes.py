@@ -12,6 +12,7 @@ from batch_export.errors import TranslationError
 from batch_export.exporter.graph import python_integers
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
+from batch_export.exporter.ops import exponents
 from batch_export.exporter.ops.marking import lowering
 
 
@@ -116,7 +117,19 @@ def pow_of_sizes(a: int | float | ir.Value, b: int | float | ir.Value) -> Record
     """A power: of integers an integer, else with the precision of Python's numbers."""
     if any(isinstance(number, float) or getattr(number, "dtype", None) == ir.DataType.DOUBLE for number in (a, b)):
         return op.Pow(_double(a), _double(b))
+    if isinstance(a, ir.Value) and isinstance(b, int) and b >= 0:
+        return op.Identity(exponents.whole_power(a, b))
+    if isinstance(a, int) and abs(a) > 1 and not isinstance(b, float):
+        return _from_table(a, b)
     return op.Pow(a, b)
+
+
+def _from_table(base: int, exponent: ir.Value | int) -> RecordedValue:
+    """A power of a known number, as far as int64 goes: ONNX Runtime computes those of integers in float64."""
+    known = [1]
+    while abs(known[-1] * base) < 1 << 63:
+        known.append(known[-1] * base)
+    return op.Gather(op.Constant(value_ints=known), op.Max(op.Min(exponent, len(known) - 1), 0), axis=0)
 
 
 @lowering("builtins::round")
