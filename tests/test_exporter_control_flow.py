@@ -69,6 +69,32 @@ def test_cond_inside_cond() -> None:
     agree(program, model, (torch.ones(4, 3),), (3 * torch.ones(2, 3),), (-torch.ones(2, 3),))
 
 
+class Widened(torch.nn.Module):
+    """A branch casts to a wider dtype and back, and its own branches read that."""
+
+    def __init__(self, wide: torch.dtype) -> None:
+        super().__init__()
+        self.wide = wide
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def inner(x: torch.Tensor) -> torch.Tensor:
+            y = x.to(self.wide).to(x.dtype)
+            return torch.cond(x.max() > 2, lambda y: y + 1, lambda y: y * 2, (y,))
+
+        return torch.cond(x.sum() > 0, inner, lambda x: x * 3, (x + 1,))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wide"),
+    [(torch.float32, torch.float64), (torch.int32, torch.int64), (torch.float64, torch.float32)],
+)
+def test_a_cast_and_back_that_branches_within_a_branch_read(dtype: torch.dtype, wide: torch.dtype) -> None:
+    model = Widened(wide)
+    program = export(model, (torch.ones(2, 3).to(dtype),), dynamic_shapes=BATCH)
+    cases = (torch.ones(4, 3), 3.3 * torch.ones(2, 3), -torch.ones(2, 3), torch.rand(3, 3) / 3)
+    agree(program, model, *((one.to(dtype),) for one in cases))
+
+
 class CondOnSize(torch.nn.Module):
     def forward(self, x: torch.Tensor, flag: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         def many(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

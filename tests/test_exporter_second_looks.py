@@ -214,3 +214,28 @@ def test_a_question_behind_one_about_one_size_counts(
     for size in [(2, 5), (3, 4), (3, 3), *([] if limits else [(2, 4)])]:
         x = torch.randn(size) * 1000
         torch.testing.assert_close(program(x)[0], function(x))
+
+
+def window(x: Tensor) -> Tensor:
+    if x.shape[1] >= 5 and x.shape[1] < 6:
+        x = torch.where(x > 300, x * 2, x)
+    return x * 2
+
+
+def wider_window(x: Tensor) -> Tensor:
+    if x.shape[1] >= 5:  # noqa: SIM102
+        if x.shape[1] < 8:
+            x = x.clamp(max=300.0)
+    return x + 1
+
+
+@pytest.mark.parametrize("function", first(1, [window, wider_window]))
+@pytest.mark.parametrize("width", first(2, [7, 12, 5, 4]))
+def test_sizes_between_two_that_were_looked_at_count(function: Callable[[Tensor], Tensor], width: int) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        program = export(Called(function), (torch.randn(2, width),), dynamic_shapes=SHAPES)
+    if not [one for one in said if issubclass(one.category, ExportWarning)]:
+        for size in (1, 2, 4, 5, 6, 7, 8, 12):
+            x = torch.randn(2, size) * 1000
+            torch.testing.assert_close(program(x)[0], function(x))

@@ -26,6 +26,8 @@ from batch_export.exporter.capture.parsed_files import parsed
 _MOST = 3
 """How many guards of one program are looked at once more."""
 _POINTS = 4
+_TURNS = 3
+"""At how many sizes beyond a guard the model is captured, where each capture has guards of its own."""
 _FEW = 100
 """Operators of a program up to which it is looked at what a model does at sizes of 1. There it often calls others for
 the same numbers (`length > 1` before a causal mask), so that a further question counts, or what it gives.
@@ -79,13 +81,6 @@ def otherwise_beyond(
         filled = several or [one for one in points if 0 not in one.values()]
         if not several and len(calls) > _FEW:
             continue
-        chosen = guard_points.choose(filled, near, _POINTS)
-        inputs = next(
-            examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
-        )
-        if inputs is None:
-            continue
-
         alone = _left_out_alone(guard) if several else ()
 
         def compared(
@@ -95,19 +90,44 @@ def otherwise_beyond(
             if counts and not is_same:
                 raise _OtherwiseError
 
-        try:
-            other = capture(inputs, compared, [names[name] for name in alone if name in names])
-        except (DynamicShapeError, _OtherwiseError):
-            yield guard
-            continue
-        except CaptureError:
-            if several:
+        others = [one for one in captured.guards if one is not guard]
+        own = {text: name for name, text in names.items()}
+        for _ in range(_TURNS):  # between two such sizes there may be one at which the model does something else
+            chosen = guard_points.choose(filled, near, _POINTS)
+            inputs = next(
+                examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
+            )
+            if inputs is None:
+                break
+            try:
+                other = capture(inputs, compared, [names[name] for name in alone if name in names])
+            except (DynamicShapeError, _OtherwiseError):
                 yield guard
-            continue
-        asked = {one.condition for one in other.guards} - {one.condition for one in captured.guards} if alone else ()
-        is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
-        if other.harmful or asked or (is_otherwise and differs(inputs)):
-            yield guard
+                break
+            except CaptureError:
+                if several:
+                    yield guard
+                break
+            asked = (
+                {one.condition for one in other.guards} - {one.condition for one in captured.guards} if alone else ()
+            )
+            is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
+            if other.harmful or asked or (is_otherwise and differs(inputs)):
+                yield guard
+                break
+            by_symbol = [{**near, **{own.get(name, name): size for name, size in one.items()}} for one in filled]
+            filled = [
+                one
+                for one, at in zip(filled, by_symbol, strict=True)
+                if _are_false(other.guards, at) and not _are_false(others, at)
+            ]
+            if not filled:
+                break
+
+
+def _are_false(guards: Sequence[Guard], sizes: Mapping[str, int]) -> bool:
+    """Whether one of some guards does not hold at sizes by symbol."""
+    return any(guard_points.is_false_at(one.expression, sizes) for one in guards)
 
 
 def _left_out_alone(guard: Guard) -> Sequence[str]:

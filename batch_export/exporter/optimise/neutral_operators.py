@@ -31,6 +31,30 @@ def of_one(model: ir.Model, node: ir.Node) -> int:
     return taken_out(node, node.inputs[0])
 
 
+_HOLDS: dict[ir.DataType, frozenset[ir.DataType]] = {
+    ir.DataType.FLOAT16: frozenset((ir.DataType.FLOAT, ir.DataType.DOUBLE)),
+    ir.DataType.BFLOAT16: frozenset((ir.DataType.FLOAT, ir.DataType.DOUBLE)),
+    ir.DataType.FLOAT: frozenset((ir.DataType.DOUBLE,)),
+    ir.DataType.INT32: frozenset((ir.DataType.INT64, ir.DataType.DOUBLE)),
+}
+"""By dtype those that hold each of its values."""
+
+
+def there_and_back(model: ir.Model, node: ir.Node) -> int:
+    """A Cast to a wider dtype and back.
+
+    ONNX Runtime (1.31) takes these out itself, without a look at the branches within a branch that read the value.
+    """
+    wide = node.inputs[0]
+    before = None if wide is None else wide.producer()
+    if wide is None or before is None or before.domain or before.op_type != "Cast":
+        return 0
+    given, made = before.inputs[0], node.outputs[0]
+    if given is None or given.dtype is None or made.is_graph_output() or made.dtype != given.dtype:
+        return 0
+    return taken_out(node, given) if wide.dtype in _HOLDS.get(given.dtype, ()) else 0
+
+
 def no_condition(model: ir.Model, node: ir.Node) -> int:
     """A condition that is true as well, or false or."""
     neutral = node.op_type == "And"

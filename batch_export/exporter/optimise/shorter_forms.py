@@ -13,7 +13,14 @@ import numpy as np
 import onnx_ir as ir
 
 from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
-from batch_export.exporter.optimise.neutral_operators import broadcast, keeps_shape, no_condition, of_one, plus_nothing
+from batch_export.exporter.optimise.neutral_operators import (
+    broadcast,
+    keeps_shape,
+    no_condition,
+    of_one,
+    plus_nothing,
+    there_and_back,
+)
 from batch_export.exporter.optimise.shorter_reductions import compared_mean, sum_of_squares
 from batch_export.legalise.nested import graphs_of
 
@@ -241,6 +248,7 @@ _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
     "Min": of_one,
     "And": no_condition,
     "Or": no_condition,
+    "Cast": there_and_back,
     "CastLike": _cast,
     "GatherND": _taken,
     "Unsqueeze": _axes_at_once,
