@@ -202,22 +202,23 @@ def is_whole(leaf: InputSpec) -> bool:
     return bool(leaf.dtype) and leaf.fill is None and not leaf.dtype.startswith(("float", "bfloat", "complex"))
 
 
+def range_of(leaf: InputSpec) -> tuple[float, float]:
+    """Returns what an input is drawn between; without a range 0 and 1, which of whole numbers is the last one."""
+    return leaf.low or 0.0, (2.0 if is_whole(leaf) else 1.0) if leaf.high is None else leaf.high
+
+
 def is_of_either_sign(leaf: InputSpec) -> bool:
     """Returns whether an input is drawn from real numbers around zero."""
     is_real = leaf.dtype.startswith(("float", "bfloat")) and not leaf.dtype.startswith("float8")
-    is_around = (leaf.low is None and leaf.high is None) or (leaf.low or 0.0) < 0 < _end_of(leaf)
-    return is_real and leaf.fill is None and is_around
-
-
-def _end_of(leaf: InputSpec) -> float:
-    return 1.0 if leaf.high is None else leaf.high
+    low, high = range_of(leaf)
+    return is_real and leaf.fill is None and ((leaf.low is None and leaf.high is None) or low < 0 < high)
 
 
 def is_of_two_values(leaf: InputSpec) -> bool:
     """Returns whether an input is drawn from two values, so that few draws of it may all be the same."""
     if not is_whole(leaf):
         return False
-    low, high = int(leaf.low or 0), 2 if leaf.high is None else int(leaf.high)
+    low, high = map(int, range_of(leaf))
     return high - low == 2 and (low == 0 or leaf.dtype != "bool")
 
 
