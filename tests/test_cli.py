@@ -311,6 +311,16 @@ def test_a_users_sweep_with_a_mistake(text: str, said: str, capsys: pytest.Captu
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("group", "chosen"), [("sweep", "+sweep=mine"), ("expect", "expect=mine")])
+def test_a_users_file_without_its_first_line(group: str, chosen: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(f"mine/{group}").mkdir(parents=True)
+    Path(f"mine/{group}/mine.yaml").write_text("matrix: {models: [cnn]}\n")
+    assert command("plan", chosen, "--config-dir", "mine") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {group}/mine.yaml says {group}.*, and there is no such key: ")
+    assert "`# @package _global_`" in err
+
+
 # verbs
 
 

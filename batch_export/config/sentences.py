@@ -59,6 +59,8 @@ def explain(error: BaseException, overrides: Sequence[str] = ()) -> str:
 def _unknown_key(error: OmegaConfBaseException, outer: str) -> str:
     key = error.full_key or str(error.key or "")
     written = _overridden(outer)
+    if outer.startswith("In ") and written.startswith(f"{key}/"):  # Hydra puts a file's keys under its folder's name
+        return f"{written}.yaml says {key}.*, and there is no such key: write `# @package _global_` as its first line"
     if written and not written.startswith(key) and error.object_type is not None and is_dataclass(error.object_type):
         known = tuple(item.name for item in fields(error.object_type))
         near = nearest(key.rpartition(".")[2], known, 1)
