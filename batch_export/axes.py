@@ -48,6 +48,12 @@ class Case:
         """What tells it from the other cases, whatever the order of its sizes."""
         return tuple(sorted(self.sizes.items())), self.variant
 
+    @property
+    def text(self) -> str:
+        """The sizes and the kind of inputs, in words."""
+        sizes = ", ".join(f"{axis}={size}" for axis, size in self.sizes.items()) or "the example sizes"
+        return f"{sizes} with {self.variant} inputs" if self.variant else sizes
+
 
 def terms(expression: int | str) -> tuple[int | str, ...]:
     """Returns the addends of a shape entry: `past+seq+1` gives `("past", "seq", 1)`."""

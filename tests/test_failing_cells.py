@@ -46,11 +46,21 @@ class Branch(torch.nn.Module):
         return x.double()
 
 
+class Bounded(torch.nn.Module):
+    def forward(self, x):
+        return x.clamp(-50, 50)  # further than ordinary inputs go
+
+
 def wrong(module, args, kwargs, *, path, opset_version, **options):
     export(module, args, path, kwargs=kwargs, opset_version=opset_version, external_data=False, **options)
     model = onnx.load(path)
     tanh = [node for node in model.graph.node if node.op_type == "Tanh"]
-    tanh[1 if len(tanh) > 1 else 0].op_type = "Sigmoid"
+    if tanh:
+        tanh[1 if len(tanh) > 1 else 0].op_type = "Sigmoid"
+    for node in model.graph.node:
+        if node.op_type == "Clip":
+            node.op_type = "Identity"
+            del node.input[1:]
     onnx.save(model, path)
 """
 LINE = 1 + next(i for i, line in enumerate(SOURCE.splitlines()) if "the line to be found" in line)
@@ -71,18 +81,19 @@ def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run of which every cell fails but `net` through our own exporter."""
+    """A folder with a run of which every cell fails but `net` and `bounded` through our own exporter."""
     folder = tmp_path_factory.mktemp("shop")
     axes = "inputs:\n  x: {dtype: float32, shape: [batch, 8]}\naxes:\n  batch: {example: 4, check: [1, 5]}\n"
     for name, text in {
         "shop.py": SOURCE,
         "conf/model/net.yaml": f"_target_: shop.Net\n{axes}",
+        "conf/model/bounded.yaml": f"_target_: shop.Bounded\n{axes}",
         "conf/model/branch.yaml": f"_target_: shop.Branch\n{axes}",
         "conf/exporter/wrong.yaml": "_target_: shop.wrong\n",
     }.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    matrix = ["matrix.models=[net,branch]", "matrix.opsets=[18]", "matrix.dynamic=[full]"]
+    matrix = ["matrix.models=[net,branch,bounded]", "matrix.opsets=[18]", "matrix.dynamic=[full]"]
     done = command(folder, *matrix, "matrix.exporters=[core,wrong]", "measure.enabled=false", "--config-dir=conf")
     assert done.returncode == 1, done.stdout + done.stderr
     return folder
@@ -117,6 +128,14 @@ def test_a_wrong_node_is_named_with_its_line_and_reaches_the_report(swept: Path)
     text = page.read_text()
     assert f"shop.py:{LINE}" in text
     assert "node_tanh_1_Tanh" in text
+
+
+@pytest.mark.ops
+def test_the_special_values_at_which_alone_a_file_is_wrong_are_named(swept: Path) -> None:
+    cell = "bounded/full/opset18/cpu/wrong"
+    found = command(swept, "bisect", cell)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(f"{cell} at batch=4 with large inputs: first wrong value 'clamp' from node '")
 
 
 @pytest.mark.slow

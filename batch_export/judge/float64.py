@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from batch_export.axes import Case
 from batch_export.judge import oracle_need
 from batch_export.numbers.facts import OutputFacts
 from batch_export.numbers.rounding import lies_below
@@ -84,5 +85,4 @@ def _highest(hull: Sequence[tuple[float, float]]) -> float:
 
 def sizes_of(run: RunFacts) -> str:
     """The sizes and the kind of inputs of a run, in words."""
-    sizes = ", ".join(f"{axis}={size}" for axis, size in run.sizes.items()) or "the example sizes"
-    return f"{sizes} with {run.variant} inputs" if run.variant else sizes
+    return Case(run.sizes, run.variant).text

@@ -72,6 +72,7 @@ class _FollowUp:
         self._scratch = scratch
         self._cell = request.planned.cell
         self._is_core = request.planned.exporter.target == CORE_EXPORTER_TARGET
+        self._case = axes.Case(request.sizes, request.variant)
         self._kwargs = bench.inputs(request.sizes, request.variant)
 
     def bisect(self) -> Answer:
@@ -88,7 +89,8 @@ class _FollowUp:
         if finding is None:
             words = f"{self._cell.name}: the file agrees with eager here; run the sweep again"
             return self._unlike_the_model() or Answer(False, words)
-        return Answer(True, f"{self._cell.name}: {finding.sentence()}", msgspec.to_builtins(finding))
+        at = f" at {self._case.text}" if self._case.variant else ""
+        return Answer(True, f"{self._cell.name}{at}: {finding.sentence()}", msgspec.to_builtins(finding))
 
     def repro(self) -> Answer:
         """Writes the smallest thing that fails in the same way."""
@@ -212,10 +214,10 @@ class _FollowUp:
         """Says so when the file does what the captured program does, and that is not what the model does here."""
         if not self._captured():
             return None
-        captured, sizes = self._bench.captured, self._request.sizes
+        captured, sizes, variant = self._bench.captured, self._case.sizes, self._case.variant
         values = EagerValues(captured.program, (), self._kwargs)
         with torch.no_grad():
-            expected = pytree.tree_leaves(self._bench.module(**self._bench.inputs(sizes, self._request.variant)))
+            expected = pytree.tree_leaves(self._bench.module(**self._bench.inputs(sizes, variant)))
         tensors = [leaf for leaf in expected if isinstance(leaf, torch.Tensor)]
         actual = values.compute(values.output_names)
         wrong = [
@@ -225,7 +227,7 @@ class _FollowUp:
         ]
         if not wrong:
             return None
-        at = ", ".join(f"{name}={size}" for name, size in sizes.items()) or "these inputs"
+        at = self._case.text if sizes or variant else "these inputs"
         guards = [f"`{one.condition}`" + (f" ({one.source})" if one.source else "") for one in captured.restrictions]
         reason = "the file does what the captured program does, and the program is not what the model is at " + at
         if guards:
