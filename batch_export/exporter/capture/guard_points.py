@@ -2,7 +2,8 @@
 
 Arrives: a condition in torch's symbols, and what they are in terms of axes. Leaves: sizes by axis at which it is false,
 found by evaluating it: at every size up to 300, some large ones, parts of the example's own where that is large, and
-those that the condition names for one axis, on a grid for two and three, at random picks for more. Nothing is run.
+for one axis those that the condition names and where its comparisons turn (`turning_sizes.py`), on a grid for two and
+three, at random picks for more. Nothing is run.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import sympy
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
+from batch_export.exporter.capture import turning_sizes
 from batch_export.exporter.capture.every_size import sizes as sizes_of
 from batch_export.exporter.capture.guard_symbols import FUNCTIONS, Symbols, python_code, python_function, symbol_names
 
@@ -69,7 +71,8 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
     sizes_at = _sizes_at(names, variables, symbols)
     least = [max(0, symbols.lowest(name)) for name in names]
     found: list[Point] = []
-    for values in _candidates([symbols.bounds(variable) for variable in variables], near, named(expression)):
+    further = [*named(expression), *turning_sizes.of(expression)]
+    for values in _candidates([symbols.bounds(variable) for variable in variables], near, further):
         try:
             sizes = sizes_at(values)
             if all(map(operator.ge, sizes, least)) and not holds(*sizes):
@@ -270,7 +273,8 @@ def limit(points: Sequence[Point], expression: object, symbols: Symbols) -> str 
     name = symbols.text(variable)
     if false == {0}:
         return f"{name} != 0"
-    tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None]) if one[0] > 0]
+    turning = turning_sizes.of(expression)
+    tried = [one[0] for one in _candidates([symbols.bounds(variable)], [None], turning) if one[0] > 0]
     turns = [(one, other) for one, other in itertools.pairwise(tried) if (one in false) != (other in false)]
     if len(turns) != 1:
         return None

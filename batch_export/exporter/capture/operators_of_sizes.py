@@ -3,7 +3,8 @@
 Nothing arrives. Leaves: a context in which `max` and `min` of three sizes and more, or of fractions of sizes, are made
 of those of two, for which torch has operators: Python itself compares the example's sizes, and keeps the one that is
 larger there. Of a whole number and a fraction (`max(1, n / 4)`) it is a fraction. `n ^ 1` is made of `|` and `&`, since
-no exported program may hold the operator itself.
+no exported program may hold the operator itself. `n // 0.1` is Python's, which takes the remainder away first: torch's
+is that of the rounded quotient (20 where Python has 19, at 2).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import builtins
 import contextlib
 import functools
 import importlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
@@ -22,6 +24,7 @@ _MAX, _MIN = builtins.max, builtins.min
 _DYNAMOS = "torch._dynamo.variables.builtin"
 """Asks whether a function is `max`: any other in its place is `min` to it."""
 _DIFFERENCES = ("__xor__", "__rxor__")
+_QUOTIENTS = (("__floordiv__", False), ("__rfloordiv__", True))
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
 """Fewer whole numbers are handed to operators by torch itself."""
@@ -39,6 +42,9 @@ def operators_of_sizes() -> Iterator[None]:
         for name in _DIFFERENCES:
             if hasattr(torch.SymInt, name):
                 stack.enter_context(patch.object(torch.SymInt, name, _differing(getattr(torch.SymInt, name))))
+        for kind in (torch.SymInt, torch.SymFloat):
+            for name, is_reversed in _QUOTIENTS:
+                stack.enter_context(patch.object(kind, name, _divided(getattr(kind, name), is_reversed)))
         yield
 
 
@@ -66,3 +72,16 @@ def _differing(own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         return (one | other) - (one & other)
 
     return differing
+
+
+def _divided(own: Callable[[Any, Any], Any], is_reversed: bool) -> Callable[[Any, Any], Any]:
+    def divided(one: Any, other: Any) -> Any:
+        given = {type(one), type(other)}
+        if not given <= _NUMBERS or given.isdisjoint({float, torch.SymFloat}):
+            return own(one, other)
+        above, below = (other, one) if is_reversed else (one, other)
+        above, below = torch.sym_float(above), torch.sym_float(below)
+        whole = (above - above % below) / below  # but for the rounding of this quotient
+        return torch.sym_float(math.floor(whole + 0.5))
+
+    return divided

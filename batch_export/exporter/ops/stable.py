@@ -216,17 +216,28 @@ def logit(self: ir.Value, eps: float | None = None) -> RecordedValue:
     return op.Log(op.Div(p, op.Sub(one, p)))
 
 
-def _logarithm_to(base: float) -> Callable[[ir.Value], RecordedValue]:
+def logarithm_to(base: int, data: ir.Value) -> RecordedValue:
+    """The logarithm of float64 to a base, a whole number at powers of the base as C's `log2` and `log10` have it."""
+    rounded = op.Div(op.Log(data), axes.like(math.log(base), data))
+    whole = op.Round(rounded)
+    is_power = op.Equal(op.Pow(axes.like(float(base), data), whole), data)
+    return op.Where(is_power, whole, rounded)
+
+
+def _logarithm(base: int) -> Callable[[ir.Value], RecordedValue]:
     def logarithm(self: ir.Value) -> RecordedValue:
         data = self if axes.is_float(self) else widened(self)
-        return op.Div(op.Log(data), axes.like(math.log(base), data))
+        if data.dtype is ir.DataType.DOUBLE:
+            return logarithm_to(base, data)
+        wide = op.Cast(data, to=ir.DataType.DOUBLE)  # rounded once it is a whole number at powers of the base
+        return op.Cast(op.Div(op.Log(wide), axes.like(math.log(base), wide)), to=data.dtype)
 
-    logarithm.__doc__ = f"The logarithm to base {base:g}."
+    logarithm.__doc__ = f"The logarithm to base {base}."
     return logarithm
 
 
-log2 = lowering("aten::log2", "prims::log2")(_logarithm_to(2.0))
-log10 = lowering("aten::log10", "prims::log10")(_logarithm_to(10.0))
+log2 = lowering("aten::log2", "prims::log2")(_logarithm(2))
+log10 = lowering("aten::log10", "prims::log10")(_logarithm(10))
 
 
 @lowering("aten::deg2rad")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
@@ -14,6 +13,7 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
 from batch_export.exporter.ops import exponents
 from batch_export.exporter.ops.marking import lowering
+from batch_export.exporter.ops.stable import logarithm_to
 
 
 def _double(number: Number) -> RecordedValue:
@@ -62,7 +62,7 @@ def sym_sqrt(a: ir.Value) -> RecordedValue:
 @lowering("torch::_sym_log2")
 def sym_log2(a: ir.Value) -> RecordedValue:
     """`math.log2` of a size."""
-    return op.Div(op.Log(_double(a)), math.log(2.0))
+    return logarithm_to(2, _double(a))
 
 
 @lowering("torch::sym_int")
