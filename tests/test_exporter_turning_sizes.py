@@ -48,6 +48,28 @@ def _above(x: Tensor) -> Tensor:
     return x.flip(0) if x.shape[0] * 0.3 > 1500.5 else x
 
 
+def _together(x: Tensor) -> Tensor:
+    n = x.shape[0]
+    return x * 2 if n % 3 == 0 and n % 5 == 0 and n % 7 == 0 and n > 300 else x
+
+
+def _from_some_size_on(x: Tensor) -> Tensor:
+    n = x.shape[0]
+    return x * 2 if n >= 1024 and n % 3 == 0 and n % 5 == 0 else x
+
+
+def _square(x: Tensor) -> Tensor:
+    return x * 2 if int(x.shape[0] / 100) ** 2 == 49 else x
+
+
+def _complex_below(x: Tensor) -> Tensor:
+    return x * 2 if int((x.shape[0] - 1) ** 0.5) == 24 else x
+
+
+def _wave(x: Tensor) -> Tensor:
+    return x * 2 if math.sin(x.shape[0] / 100) < -0.99 and x.shape[0] > 400 else x
+
+
 SIDES: list[tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = [
     (_between, (699, 700, 799, 800)),
     (_root, (624, 625, 675, 676)),
@@ -55,6 +77,11 @@ SIDES: list[tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = [
     (_rounded_up, (700, 701, 800, 801)),
     (_one_of_two, (399, 420, 499, 720)),
     (_above, (5001, 5002, 5003)),
+    (_together, (105, 315, 420)),
+    (_from_some_size_on, (1024, 1035, 1050)),
+    (_square, (699, 700, 799, 800)),
+    (_complex_below, (576, 577, 625, 626)),
+    (_wave, (456, 458, 1100)),
 ]
 
 

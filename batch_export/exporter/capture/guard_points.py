@@ -12,7 +12,7 @@ import itertools
 import math
 import operator
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -79,7 +79,7 @@ def against(expression: object, symbols: Symbols, example: Mapping[str, int]) ->
                 found.append(dict(zip(variables, values, strict=True)))
         except NameError:
             return None
-        except (ArithmeticError, KeyError, ValueError):
+        except (ArithmeticError, KeyError, TypeError, ValueError):  # a root of a negative number is complex
             continue
     return found
 
@@ -97,14 +97,21 @@ def _sizes_at(
 
 def is_false_at(expression: object, sizes: Mapping[str, int]) -> bool:
     """Whether a condition is false at some sizes of its symbols; where it cannot be evaluated, it is not."""
-    names = symbol_names(expression)
-    holds = python_function(expression, names)
-    if holds is None or not sizes.keys() >= set(names):
-        return False
-    try:
-        return not holds(*(sizes[name] for name in names))
-    except (ArithmeticError, NameError, ValueError):
-        return False
+    return one_false_of([expression])(sizes)
+
+
+def one_false_of(expressions: Iterable[object]) -> Callable[[Mapping[str, int]], bool]:
+    """A function of the sizes of symbols: whether one of some conditions is false; none is that cannot be evaluated."""
+    by_names = ((symbol_names(one), one) for one in expressions)
+    made = [(names, holds) for names, one in by_names if (holds := python_function(one, names)) is not None]
+
+    def is_false(names: Sequence[str], holds: Callable[..., Any], sizes: Mapping[str, int]) -> bool:
+        try:
+            return not holds(*(sizes[name] for name in names))
+        except (ArithmeticError, KeyError, NameError, TypeError, ValueError):
+            return False
+
+    return lambda sizes: any(is_false(*one, sizes) for one in made)
 
 
 def holds_where_filled(expression: object) -> bool:
@@ -118,7 +125,7 @@ def holds_where_filled(expression: object) -> bool:
             bool(holds(*values))
             for values in _candidates([(1, None)] * len(names), [None] * len(names), named(expression))
         )
-    except (ArithmeticError, NameError, ValueError):
+    except (ArithmeticError, NameError, TypeError, ValueError):
         return False
 
 
@@ -137,7 +144,7 @@ def least(expression: object) -> tuple[sympy.Symbol, int] | None:
     sizes = [size for (size,) in _candidates([(0, None)], [None], named(expression))]
     try:
         false = [size for size in sizes if not eval(code, functions, {str(symbol): size})]
-    except (ArithmeticError, NameError, ValueError):
+    except (ArithmeticError, NameError, TypeError, ValueError):
         return None
     return (symbol, len(false)) if false and max(false) == len(false) - 1 else None
 
@@ -236,7 +243,7 @@ def one_is_false(conditions: Sequence[object], symbols: Symbols, point: Mapping[
         try:
             if not eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}):
                 return True
-        except (ArithmeticError, KeyError, NameError, ValueError):
+        except (ArithmeticError, KeyError, NameError, TypeError, ValueError):
             continue
     return False
 
@@ -251,7 +258,7 @@ def all_hold(conditions: Sequence[object], symbols: Symbols, sizes: Mapping[str,
 def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
     try:
         return bool(eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}))
-    except (ArithmeticError, KeyError, NameError, ValueError):
+    except (ArithmeticError, KeyError, NameError, TypeError, ValueError):
         return False
 
 

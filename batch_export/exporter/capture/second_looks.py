@@ -26,8 +26,10 @@ from batch_export.exporter.capture.parsed_files import parsed
 _MOST = 3
 """How many guards of one program are looked at once more."""
 _POINTS = 4
-_TURNS = 3
+_TURNS = 5
 """At how many sizes beyond a guard the model is captured, where each capture has guards of its own."""
+_SEARCHED = 20_000
+"""Up to which size of one axis it is looked for one at which the guards of a further capture are false."""
 _FEW = 100
 """Operators of a program up to which it is looked at what a model does at sizes of 1. There it often calls others for
 the same numbers (`length > 1` before a causal mask), so that a further question counts, or what it gives.
@@ -92,6 +94,7 @@ def otherwise_beyond(
 
         others = [one for one in captured.guards if one is not guard]
         own = {text: name for name, text in names.items()}
+        regions: list[Sequence[Guard]] = []
         for _ in range(_TURNS):  # between two such sizes there may be one at which the model does something else
             chosen = guard_points.choose(filled, near, _POINTS)
             inputs = next(
@@ -115,19 +118,41 @@ def otherwise_beyond(
             if other.harmful or asked or (is_otherwise and differs(inputs)):
                 yield guard
                 break
-            by_symbol = [{**near, **{own.get(name, name): size for name, size in one.items()}} for one in filled]
-            filled = [
-                one
-                for one, at in zip(filled, by_symbol, strict=True)
-                if _are_false(other.guards, at) and not _are_false(others, at)
-            ]
+            regions.append(other.guards)
+            filled = _further(filled, [[guard], *regions], others, near, own)
             if not filled:
                 break
 
 
-def _are_false(guards: Sequence[Guard], sizes: Mapping[str, int]) -> bool:
-    """Whether one of some guards does not hold at sizes by symbol."""
-    return any(guard_points.is_false_at(one.expression, sizes) for one in guards)
+def _further(
+    points: Sequence[guard_points.Point],
+    regions: Sequence[Sequence[Guard]],
+    others: Sequence[Guard],
+    near: Mapping[str, int],
+    symbols: Mapping[str, str],
+) -> list[guard_points.Point]:
+    """Sizes beyond a guard at which no capture beyond it holds either, and the others of the program do.
+
+    Args:
+        points: sizes beyond the guard; of one axis all are looked at, up to some size.
+        regions: the guard, and those of each capture beyond it.
+        others: those of the program.
+        near: the example's sizes, by symbol.
+        symbols: the symbols of axes as messages call them.
+    """
+    axes = {axis for one in points for axis in one}
+    known = [*points]
+    if len(axes) == 1:
+        (axis,) = axes
+        known += [{axis: size} for size in range(2, _SEARCHED) if {axis: size} not in points]
+    beyond = [guard_points.one_false_of(one.expression for one in guards) for guards in regions]
+    is_outside = guard_points.one_false_of(one.expression for one in others)
+    at = ({**near, **{symbols.get(name, name): size for name, size in one.items()}} for one in known)
+    return [
+        one
+        for one, sizes in zip(known, at, strict=True)
+        if all(is_beyond(sizes) for is_beyond in beyond) and not is_outside(sizes)
+    ]
 
 
 def _left_out_alone(guard: Guard) -> Sequence[str]:
