@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from batch_export.action import ActionResult
 from batch_export.runner.recorded_names import Names
 from batch_export.sources.asked import ABSENT, of_a_step, state_now
-from batch_export.sources.recorded import PASSING, current_digest, first_of
+from batch_export.sources.closure import local_roots
+from batch_export.sources.recorded import PASSING, changes, current_digest, first_of
 
 CODE = """
 import json, sys
@@ -594,6 +596,77 @@ def test_what_a_listing_tells(root: Path, code: str, deed: str) -> None:
     exec(deed, {"root": root})
     after, _, _ = seen(root, code)
     assert before["full/"] != after["full/"]
+
+
+@linux_only
+def test_a_link_that_leads_nowhere_that_can_be_asked_is_listed_as_a_link(root: Path) -> None:
+    (root / "full").mkdir()
+    digests = []
+    for target in ("loop", "../full/loop", ""):
+        (root / "full" / "loop").unlink(missing_ok=True)
+        if target:
+            (root / "full" / "loop").symlink_to(target)
+        digests.append(seen(root, "import glob; glob.glob('full/*'); list(os.walk('full'))")[0]["full/"])
+        assert current_digest("full/", (root,), root / "outputs") == digests[-1]
+    assert len({*digests}) == 3
+
+
+@linux_only
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.scandir = refuse",
+        "import contextlib\n"
+        "class One: name, path, is_dir = 'w', f'{root}/full/w', refuse\n"
+        "os.scandir = lambda _: contextlib.nullcontext([One])",
+    ],
+    ids=["the folder", "what is in it"],
+)
+def test_what_may_not_be_asked_about_ends_no_process(root: Path, code: str) -> None:
+    (root / "full").mkdir()
+    refuse = "def refuse(*_): raise PermissionError(13, 'Permission denied')"
+    assert "full/" in seen(root, f"{refuse}\nos.listdir('full')\n{code}")[0]
+
+
+def test_a_circle_of_links_on_the_path_is_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.syspath_prepend(tmp_path / "loop")
+    assert tmp_path / "loop" not in local_roots()
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("code", "deed"),
+    [
+        ("os.path.exists('d/w/')", "(root / 'd/w').unlink(); (root / 'd/w').mkdir()"),
+        ("os.path.isdir('d/w/.')", "(root / 'd/w').unlink(); (root / 'd/w').mkdir()"),
+        (f"{TRY} os.unlink('d/w/')", "(root / 'd/w').unlink(); (root / 'd/w').mkdir()"),
+        (f"{TRY} os.stat('d/w/')", "(root / 'd/w').unlink()"),
+        ("os.path.exists('d/new/')", "(root / 'd/new').mkdir()"),
+        (f"{TRY} os.stat('d/new/')", "(root / 'd/new').touch()"),
+        ("os.path.isdir('d/sub/')", "(root / 'd/sub').rmdir()"),
+        ("os.path.islink('d/link/')", "(root / 'd/link').unlink()"),
+        ("os.path.exists('d/nosuch/../w')", "(root / 'd/nosuch').mkdir()"),
+        ("os.path.exists('d/nosuch/..')", "(root / 'd/nosuch').mkdir()"),
+        (
+            "os.path.exists('d/nosuch/../none')",
+            "(root / 'other').mkdir(); (root / 'none').touch(); (root / 'd/nosuch').symlink_to(root / 'other')",
+        ),
+        (f"{TRY} open('d/nosuch/../w')", "(root / 'd/nosuch').mkdir()"),
+        ("os.path.exists('d/w/../w')", "(root / 'd/w').unlink(); (root / 'd/w').mkdir(); (root / 'd/w/w').touch()"),
+        ("os.path.exists('d/link/../w')", "(root / 'd/w').unlink()"),
+        ("os.path.exists('d/sub/../w')", "(root / 'd/w').unlink()"),
+    ],
+)
+def test_what_was_asked_is_what_is_asked_again(root: Path, code: str, deed: str) -> None:
+    (root / "d/sub").mkdir(parents=True)
+    (root / "d/link").symlink_to("sub")
+    (root / "d/w").write_text("123")
+    sources, _, _, asked = seen_and_asked(root, code)
+    result = ActionResult("Reference", "k", sources=tuple(sources.items()), asked=tuple(asked.items()))
+    assert list(changes(result, (root,), root / "outputs")) == []
+    exec(deed, {"root": root})
+    assert list(changes(result, (root,), root / "outputs")) != []
 
 
 @linux_only

@@ -17,6 +17,9 @@ from batch_export.runner.opened import Opened
 from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_step, without_size
 from batch_export.sources.module_forms import module_of
 
+_AS_FOLDER = (os.sep, f"{os.sep}{os.curdir}")
+"""Ends a path that is that of a folder, or of none."""
+
 
 class MissingModules:
     """Hears of the modules that nobody could find, as the last of the finders.
@@ -77,6 +80,8 @@ def states(
         name = name_of(path, is_data)
         if name is None or (state == ABSENT and sources.get(name) == ABSENT):
             continue
+        if path.endswith(_AS_FOLDER) and not (follows_from_content(state) or name.endswith(os.sep)):
+            name += os.sep  # nothing is there for who wants a folder where a file is, and no link where one leads on
         if name not in implied or not follows_from_content(state):
             found.add((name, state))
     return tuple(sorted(found))

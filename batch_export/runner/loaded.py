@@ -315,7 +315,7 @@ class LoadedFiles:
         except OSError:
             status = None
         if note is None:
-            return "" if status is None else content_digest(path)
+            return "" if status is None else _content(path)
         if note.passing:
             return self._unsure(path, self.passing, PASSING)
         if note.is_of_model(None if status is None else stamp_of(status)):
@@ -324,10 +324,7 @@ class LoadedFiles:
             return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
         if self._is_another(path, note, stamp_of(status)):
             return self._unsure(path, self.changed, CHANGED)
-        try:
-            return content_digest(path) if path.is_file() else ""
-        except OSError:
-            return UNREADABLE
+        return _content(path)
 
     def _is_another(self, path: Path, note: Opened, now: Stamp) -> bool:
         if not note.is_another(now, exactly=self._channel is not None):
@@ -355,11 +352,14 @@ class LoadedFiles:
             if recorded is None:
                 continue
             is_metadata = ending == METADATA_OF
-            if real.is_dir():
-                digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
+            if os.path.isdir(real):
+                try:
+                    digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
+                except OSError:
+                    digest = UNREADABLE
                 found[f"{recorded}{os.sep}{ending}"] = digest
                 self._used.add(str(real))
-            elif is_metadata and not real.exists():
+            elif is_metadata and not os.path.exists(real):
                 found[f"{recorded}{os.sep}{ending}"] = ABSENT
         return found
 
@@ -380,6 +380,14 @@ def file_of(module: str) -> str | None:
     if not isinstance(name, str):
         return None
     return name if os.path.isabs(name) else os.path.abspath(name)
+
+
+def _content(path: Path) -> Digest:
+    """The digest of a file that was there; empty where none is now."""
+    try:
+        return content_digest(path) if path.is_file() else ""
+    except OSError:
+        return UNREADABLE
 
 
 def _absolute(path: str | bytes | os.PathLike[str]) -> str:

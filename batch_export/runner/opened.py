@@ -138,6 +138,8 @@ class Notes:
                 self._seek(path)
             if writes:
                 self.ask_in_vain(os.path.dirname(path))
+            if _UPWARDS in path:
+                self.ask(path, "kind")
         else:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
@@ -207,6 +209,8 @@ class Notes:
         state = self.asked[path, how] = state_of(path, how)
         if of_a_step(state) == ABSENT:
             self._seek(path)
+            if path.endswith(os.sep):  # whether nothing is there or no folder makes another error
+                self.ask(path.rstrip(os.sep), "kind")
 
     def ask_step(self, path: str) -> bool:
         """Notes that somebody looks, on the way down a path, whether there is a link; returns whether there is one."""

@@ -68,10 +68,16 @@ class Names:
     def of_asked(self, name: str, *, is_data: bool = False) -> str | None:
         """The name to record for what was asked about; None outside the roots, where there is too much of it.
 
+        A way up from what is no folder stays in the name (`nosuch/../w`): there is nothing as long as that is none.
+
         Args:
-            name: the path.
+            name: the path; whether a separator ends it is not in the name.
             is_data: whether it was there before and nobody wrote to it: locks and logs count then.
         """
+        before, rest = _broken_way(name)
+        if rest:
+            known = self.of_asked(before, is_data=is_data)
+            return known and f"{known}{os.sep}{rest}"
         folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
         if file.startswith("<"):
             return None  # generated code has no file, but whoever prints a traceback looks for one
@@ -140,6 +146,16 @@ class Names:
 def _home(path: Path, roots: Sequence[Path]) -> Path | None:
     """The innermost root that a path is in."""
     return max((one for one in roots if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None)
+
+
+def _broken_way(path: str) -> tuple[str, str]:
+    """Splits a path before the first way up (`..`) from what is no folder; the second part is empty without one."""
+    parts = path.split(os.sep)
+    for place, part in enumerate(parts):
+        before = os.sep.join(parts[:place])
+        if part == os.pardir and before and not os.path.isdir(before):
+            return before, os.sep.join(parts[place:])
+    return path, ""
 
 
 def _is_foreign(name: str) -> bool:

@@ -31,8 +31,8 @@ def local_roots() -> tuple[Path, ...]:
     """
     found: dict[Path, None] = {}
     for entry in [os.getcwd(), *sys.path]:
-        path = Path(entry or os.getcwd()).resolve()
-        if path.is_dir() and not is_installed(path):
+        path = Path(os.path.realpath(entry or os.getcwd()))  # links in a circle are no folder, as for an import
+        if os.path.isdir(path) and not is_installed(path):
             found[path] = None
     return tuple(found)
 
@@ -163,7 +163,7 @@ def refuse_two_builders(model: str, target: str, roots: tuple[Path, ...]) -> Non
 
 def _module_file(stem: Path) -> Path | None:
     for path in (stem / "__init__.py", stem.parent / f"{stem.name}.py"):
-        if path.is_file():
+        if os.path.isfile(path):
             return path
     return None
 

@@ -187,18 +187,32 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     """Returns the digest of what a folder's listing tells: names, and which are folders or links.
 
     Caches, logs, what tools leave behind and what leads to one of `avoided` do not count.
+
+    Raises:
+        OSError: the folder cannot be listed.
     """
     real = Path(os.path.realpath(folder))
     aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
-    found: list[tuple[str, bool, bool]] = []
+    found: list[tuple[str, bool | str, bool]] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name
             if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
                 continue
             if (name,) not in aside and not is_side_file(entry.path):
-                found.append((name, entry.is_dir(), entry.is_symlink()))
+                found.append((name, *_form(entry)))
     return digest_value(sorted(found))
+
+
+def _form(entry: os.DirEntry[str]) -> tuple[bool | str, bool]:
+    """Whether it is a folder, and whether it is a link; of one that leads where nobody can ask, what it says."""
+    try:
+        return entry.is_dir(), entry.is_symlink()
+    except OSError:  # links in a circle, or through a folder that may not be entered
+        try:
+            return os.readlink(entry.path), True
+        except OSError:
+            return UNREADABLE, False
 
 
 def metadata_digest(folder: Path) -> Digest:
