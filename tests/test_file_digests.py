@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,46 @@ def test_a_folder_is_what_its_files_are(folder: Path, name: str, text: str, coun
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text(text)
     assert (folder_digest(folder, [folder / "out"]) != before) is counts
+
+
+@pytest.mark.parametrize("very_large", [False, True], ids=["content", "sizes"])
+@pytest.mark.parametrize(
+    ("deed", "counts"),
+    [
+        ("(folder / 'fast').mkdir()", True),
+        ("(folder / 'deep/fast').mkdir()", True),
+        ("(folder / 'empty').rmdir()", True),
+        ("(folder / 'new').symlink_to('none')", True),
+        ("(folder / 'new').symlink_to('new')", True),
+        ("(folder / 'nowhere').unlink()", True),
+        ("(folder / 'nowhere').unlink(); (folder / 'nowhere').symlink_to('another')", True),
+        ("(folder / 'a.w').rename(folder / '../b.w'); (folder / 'a.w').symlink_to('../b.w')", True),
+        ("(folder / 'deep').rename(folder / '../deep'); (folder / 'deep').symlink_to('../deep')", True),
+        ("(folder / 'circle').unlink()", True),
+        ("(folder / 'deep/__pycache__').mkdir()", False),
+        ("(folder / 'out/made').mkdir(parents=True)", False),
+        ("(folder / '.#a.w').symlink_to('me@here.1')", False),
+        ("(folder / 'new.lock').symlink_to('me@here.1')", False),
+    ],
+)
+def test_folders_and_links_in_a_folder_count(
+    folder: Path,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    deed: str,
+    counts: bool,
+    very_large: bool,
+) -> None:
+    later = time.time_ns() + HOUR_NS
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: later)  # so that digests are remembered
+    if very_large:
+        monkeypatch.setattr(file_digests, "WHOLE_FILES", 1)
+    (folder / "empty").mkdir()
+    before = folder_digest(folder, [folder / "out"])
+    assert folder_digest(folder, [folder / "out"]) == before
+    exec(deed, {"folder": folder})
+    assert (folder_digest(folder, [folder / "out"]) != before) is counts
+    assert bool(told) is very_large
 
 
 def test_what_is_large_is_read_once_and_what_is_very_large_by_need(

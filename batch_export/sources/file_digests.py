@@ -33,6 +33,9 @@ LEFT_BEHIND_SUFFIXES = (".lock", ".log")
 _LOCK = LEFT_BEHIND_SUFFIXES[0]
 _SIDE_SUFFIXES = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database while it is open."""
+_LOCK_OF_EDITORS = ".#"
+"""Begins the name of a link to nowhere that says who edits a file."""
+_FOLDER, _LINK = "folder", "link "
 _MAGIC = b"SQLite format 3\0"
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__"})
 
@@ -115,7 +118,8 @@ def _file_digest(path: str, stamp: str, size: int, newest: int) -> Digest:
 
 
 def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
-    """Returns the digest of a folder's files by name and content, those in its folders included.
+    """Returns the digest of a folder's files by name and content, of its folders by name and of its links by what they
+    say; those in its folders included.
 
     Of a very large one (`WHOLE_FILES`, `WHOLE_BYTES`) names and sizes stand for the content. Caches and empty locks
     are left out; a file that cannot be read counts as that.
@@ -126,20 +130,22 @@ def folder_digest(path: Path, avoided: Collection[Path] = ()) -> Digest:
     """
     aside = frozenset(os.path.realpath(one) for one in avoided)
     start = len(os.path.join(path, ""))
-    found = sorted(((name[start:], status) for name, status in _files(str(path), aside)), key=_name)
+    forms: list[tuple[str, str]] = []
+    found = sorted(((name[start:], status) for name, status in _files(str(path), aside, forms)), key=_name)
+    others = sorted((name[start:], form) for name, form in forms)
     sizes = sum(status.st_size for _, status in found)
     what = f"{path} ({counted(len(found), 'file')}, {sizes / 1e9:.1f} GB)"
     if len(found) > WHOLE_FILES or sizes > WHOLE_BYTES:
         _Remembered.tell(f"of {what} names and sizes are compared, and the content of the files that a model opens")
-        return digest_value([(name, status.st_size) for name, status in found])
-    stamp = digest_value([(name, stamp_of(status)) for name, status in found])
+        return digest_value([[(name, status.st_size) for name, status in found], others])
+    stamp = digest_value([[(name, stamp_of(status)) for name, status in found], others])
     place = f"{os.path.abspath(path)}{os.sep}"
     known = _recall(place, stamp)
     if known is not None:
         return known
     if len(found) > LARGE_FILES or sizes > LARGE_BYTES:
         _Remembered.tell(f"reading {what}, once for as long as nothing in it changes")
-    digest = digest_value([(name, _content(path / name)) for name, _ in found])
+    digest = digest_value([[(name, _content(path / name)) for name, _ in found], others])
     _remember(place, stamp, max((last_change(status) for _, status in found), default=0), digest)
     return digest
 
@@ -167,10 +173,23 @@ def _content(path: Path) -> str:
         return f"unreadable: {error.strerror}"
 
 
-def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) -> Iterator[tuple[str, os.stat_result]]:
-    """Yields path and status of the regular files in a folder; links are followed, never in a circle."""
+def _files(
+    folder: str, avoided: frozenset[str], forms: list[tuple[str, str]], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Yields path and status of the regular files in a folder; links are followed, never in a circle.
+
+    Args:
+        folder: where.
+        avoided: folders that are left out.
+        forms: gets the paths of folders and links, each with what it is.
+        above: the folders above this one.
+    """
     real = os.path.realpath(folder)
-    if real in above or real in avoided:
+    if real in avoided:
+        return
+    if above:
+        forms.append((folder, _FOLDER))
+    if real in above:
         return
     try:
         entries = list(os.scandir(folder))
@@ -179,16 +198,31 @@ def _files(folder: str, avoided: frozenset[str], above: tuple[str, ...] = ()) ->
     for entry in entries:
         if entry.name in _LEFT_OUT or entry.name.endswith(BYTECODE_SUFFIXES):
             continue
+        link = _link(entry)
         try:
             status = entry.stat()
             if is_side_file(entry.path) and not (status.st_size and entry.name.endswith("-wal")):
                 continue
-        except OSError:
-            continue  # a link to nowhere
+        except OSError:  # a link to nowhere, or to where nobody may look
+            if link and not (entry.name.endswith(_LOCK) or entry.name.startswith(_LOCK_OF_EDITORS)):
+                forms.append((entry.path, link))
+            continue
+        if stat.S_ISREG(status.st_mode) and not status.st_size and entry.name.endswith(_LOCK):
+            continue
+        if link:
+            forms.append((entry.path, link))
         if stat.S_ISDIR(status.st_mode):
-            yield from _files(entry.path, avoided, (*above, real))
-        elif stat.S_ISREG(status.st_mode) and (status.st_size or not entry.name.endswith(_LOCK)):
+            yield from _files(entry.path, avoided, forms, (*above, real))
+        elif stat.S_ISREG(status.st_mode):
             yield entry.path, status
+
+
+def _link(entry: os.DirEntry[str]) -> str:
+    """What a link says; empty where there is none."""
+    try:
+        return _LINK + os.readlink(entry.path) if entry.is_symlink() else ""
+    except OSError:
+        return ""
 
 
 def _stamp_at(path: Path) -> str:
