@@ -70,6 +70,10 @@ SOURCES = {
         "import importlib.util, os\n"
         "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/w.txt').read()\n"
     ),
+    "mine/generated.py": (
+        "import importlib.util, os\n"
+        "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/made/w.txt').read()\n"
+    ),
     "mine/data_only.py": "def build(packages): return open(packages.removeprefix('at ') + '/libdata/w').read()\n",
     "mine/loose.py": "def build(packages): return open(packages.removeprefix('at ') + '/libloose/w.txt').read()\n",
     "mine/download.py": (
@@ -116,14 +120,23 @@ PACKAGES = {
     "libone.py": "",
     "libattr/__init__.py": "",
     "libattr/w.txt": "1",
+    "libattr/made/w.txt": "1",
     "libdata/w": "1",
     "libloose/w.txt": "1",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
 }
 
 
-def install(packages: Path, name: str, version: str, *, direct: bool = False) -> None:
-    """Writes a distribution's metadata, in the place of an older one's."""
+def install(packages: Path, name: str, version: str, *, direct: bool = False, build: str = "") -> None:
+    """Writes a distribution's metadata, in the place of an older one's.
+
+    Args:
+        packages: where.
+        name: of the distribution.
+        version: its version.
+        direct: whether it came from a path.
+        build: what all its files hash to.
+    """
     for old in packages.glob(f"{name}-*.dist-info"):
         for file in old.iterdir():
             file.unlink()
@@ -133,7 +146,7 @@ def install(packages: Path, name: str, version: str, *, direct: bool = False) ->
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     found = [path for path in packages.glob(f"{name}/*") if path.is_file()]
     files = sorted(path.relative_to(packages).as_posix() for path in found)
-    (folder / "RECORD").write_text("".join(f"{file},sha256=,1\n" for file in files or [f"{name}.py"]))
+    (folder / "RECORD").write_text("".join(f"{file},sha256={build},1\n" for file in files or [f"{name}.py"]))
     if direct:
         (folder / "direct_url.json").write_text('{"url": "file:///somewhere", "dir_info": {}}')
 
@@ -302,9 +315,19 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: install(p.packages, "libone", "2.0"),
     ),
     "data of a package": (
-        {"data_of", "plugins"},
+        {"data_of", "generated", "plugins"},
         "package libattr: 1.0 -> 2.0",
         lambda p: install(p.packages, "libattr", "2.0"),
+    ),
+    "data beside a package's files": (
+        {"generated"},
+        "libattr/made/w.txt has changed",
+        lambda p: p.write("venv/site-packages/libattr/made/w.txt", "2"),
+    ),
+    "built again": (
+        {"bystander"},
+        "package libnone: 1.0 is installed with other files",
+        lambda p: install(p.packages, "libnone", "1.0", build="2"),
     ),
     "a package of data": (
         {"data_only", "plugins"},

@@ -13,7 +13,7 @@ from batch_export.runner.asked_about import MissingModules
 from batch_export.runner.askers import Askers
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.used_packages import UsedPackages
-from batch_export.sources import distributions, search_path
+from batch_export.sources import distributions, file_digests, file_times, search_path
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.recorded import changes
 
@@ -69,3 +69,67 @@ def test_a_module_that_another_distribution_adds_to_a_namespace_counts(
     assert told.startswith("package sharing.second: absent -> content ")
     for name in [name for name in sys.modules if name.partition(".")[0] == "sharing"]:
         del sys.modules[name]
+
+
+def test_what_a_distributions_record_lists_is_part_of_its_state(site: Path) -> None:
+    record = site / "firstly-1.0.dist-info/RECORD"
+    listed = record.read_text()
+    before = distributions.state("firstly")
+    assert before.startswith("1.0#")
+    own = "firstly-1.0.dist-info"
+    others = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
+    more = [f"{own}/{name},sha256=2,1" for name in others]
+    more += ["../../bin/firstly,sha256=2,1", "__pycache__/firstly.cpython-311.pyc,,"]
+    for text, counts in (
+        ("".join(f"{line}\n" for line in reversed([*listed.splitlines(), *more])), False),
+        (listed.replace("firstly.py,,", "firstly.py,sha256=2,1"), True),
+        (listed + "firstly.txt,sha256=2,1\n", True),
+    ):
+        record.write_text(text)
+        assert (distributions.state("firstly") != before) is counts
+    record.unlink()
+    assert distributions.state("firstly") == "1.0"
+    assert distributions.told(before, "1.0") == f"{before} -> 1.0"
+    assert distributions.told(before, "2.0#1") == "1.0 -> 2.0"
+    assert distributions.told(before, "absent") == "1.0 -> absent"
+
+
+def test_a_long_record_is_read_once_by_all_processes(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = site / "firstly-1.0.dist-info/RECORD"
+    monkeypatch.setattr(file_digests, "_LONG_RECORD_BYTES", 1)
+    monkeypatch.setattr(file_digests._Remembered, "folder", tmp_path / "memo")
+    later = record.stat().st_ctime_ns + 3_600_000_000_000
+    monkeypatch.setattr(file_digests, "last_change", lambda status: status.st_ctime_ns)
+    monkeypatch.setattr(file_times.time, "time_ns", lambda: later)
+    before = distributions.state("firstly")
+    file_digests._record_digest.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("read again"))
+        assert distributions.state("firstly") == before
+    record.write_text(f"{record.read_text()}firstly.txt,sha256=2,1\n")
+    assert distributions.state("firstly") != before
+
+
+@pytest.mark.parametrize(
+    ("name", "lists", "listed"),
+    [
+        ("firstly/w.txt", {"RECORD": "firstly/w.txt,sha256=1,1\n"}, True),
+        ("firstly/a,b.txt", {"RECORD": 'firstly/w.txt,,\n"firstly/a,b.txt",sha256=1,1\n'}, True),
+        ("firstly/made.txt", {"RECORD": "firstly/w.txt,sha256=1,1\n"}, False),
+        ("firstly/made.txt", {"RECORD": "", "SOURCES.txt": "firstly/w.txt\n"}, False),
+        ("firstly/made.txt", {"RECORD": "", "SOURCES.txt": "firstly/made.txt\n"}, True),
+        ("firstly/made.txt", {"RECORD": "", "installed-files.txt": "../firstly/w.txt\n../firstly/made.txt\n"}, True),
+        ("firstly/made.txt", {"RECORD": "", "top_level.txt": "firstly\n"}, True),  # nobody knows
+        ("nobodys/made.txt", {"RECORD": "firstly/w.txt,,\n"}, False),
+    ],
+)
+def test_a_file_that_its_owner_lists_is_told_from_others(
+    site: Path, name: str, lists: dict[str, str], listed: bool
+) -> None:
+    (site / name).parent.mkdir()
+    (site / name).parent.joinpath("__init__.py").touch()
+    for list_, text in lists.items():
+        (site / "firstly-1.0.dist-info" / list_).write_text(text)
+    assert distributions.lists(str(site / name)) is listed

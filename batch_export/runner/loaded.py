@@ -31,7 +31,7 @@ from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
-from batch_export.sources.file_digests import content_digest
+from batch_export.sources.file_digests import LEFT_BEHIND_SUFFIXES, content_digest
 from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.recorded import CHANGED, METADATA_OF, PASSING, UNREADABLE, listing_digest, metadata_digest
 
@@ -172,8 +172,11 @@ class LoadedFiles:
         modules = _module_files()
         data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
         self.of_packages |= data
-        for name in self._of_packages.ownerless:
-            if digest := self._digest(Path(name), None):
+        for name, spelled in self._of_packages.unlisted.items():
+            note = opened.get(spelled)
+            if name.endswith(LEFT_BEHIND_SUFFIXES) and not (note and note.is_data()):
+                continue
+            if digest := self._digest(Path(name), note):
                 found[name] = digest
         for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
             if not self._names.may_count(name, opened.get(name)):

@@ -2,7 +2,7 @@
 C code loads, all of a package that only holds data.
 
 Paths that were opened and the files of modules arrive; files leave, whose owners' versions then count, and those that
-no distribution owns, which count one by one. Whose the modules are imports tell (`used_packages.py`).
+no distribution lists, which count one by one. Whose the modules are imports tell (`used_packages.py`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class OpenedOfPackages:
     def __init__(self) -> None:
         self._looked_at: set[str] = set()
         self._owned: set[str] = set()
-        self.ownerless: set[str] = set()
-        """Data files of no distribution."""
+        self.unlisted: dict[str, str] = {}
+        """Files that no distribution lists, but for modules of packages that none owns: path -> as it was opened."""
 
     def look(
         self, opened: Collection[str], modules: Collection[str], real_folder: Callable[[str], str]
@@ -43,12 +43,23 @@ class OpenedOfPackages:
                 if not is_of_package(path) or path in modules or distributions.source_of(path) in modules:
                     continue
                 if os.path.isfile(path):
-                    self._take(path)
+                    self._take(path, name)
         return frozenset(self._owned)
 
-    def _take(self, path: str) -> None:
+    def _take(self, path: str, name: str) -> None:
         owners = distributions.owners_of_files([path])
         if any(owner.startswith(distributions.WITHOUT_METADATA) for owner in owners) and not path.endswith(_OF_MODULES):
-            self.ownerless.add(path)
+            self.unlisted[path] = name
         elif owners:
             self._owned.add(path)
+            if not _is_bytecode(path) and not self._is_whole(owners) and not distributions.lists(path):
+                self.unlisted[path] = name  # made or fetched after the installation
+
+    @staticmethod
+    def _is_whole(owners: Collection[str]) -> bool:
+        """Whether all files are in the state of their owner."""
+        return any(owner.startswith(distributions.WITHOUT_METADATA) for owner in owners)
+
+
+def _is_bytecode(path: str) -> bool:
+    return os.path.basename(os.path.dirname(path)) == "__pycache__"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from batch_export.digest import digest_value
 from batch_export.sources import start_up
-from batch_export.sources.file_digests import file_digest, files_digest, folder_digest
+from batch_export.sources.file_digests import file_digest, files_digest, folder_digest, record_digest
 from batch_export.sources.search_path import search_path
 
 ABSENT = "absent"
@@ -28,8 +28,14 @@ WITHOUT_METADATA = "module:"
 CONTENT = "content "
 """Begins the state of such a package."""
 
+_BUILT = "#"
+"""Stands between a version and what tells one build of it from another; in no version."""
+
 ALL = "*"
 """The name that stands for every installed distribution, for code that looked them all over."""
+
+_OLDER_LISTS = {"SOURCES.txt": os.pardir, "installed-files.txt": os.curdir}
+"""What lists a distribution's files where there is no RECORD, and from which folder, seen from the metadata."""
 
 METADATA_SUFFIXES = (".dist-info", ".egg-info")
 
@@ -37,9 +43,10 @@ METADATA_SUFFIXES = (".dist-info", ".egg-info")
 def state(name: str) -> str:
     """Returns the present state of a distribution: its version, and a digest where that does not say all.
 
-    A version stands for what comes from an index. What was installed from a path, an archive or a repository may
-    change under one version, or be edited where it is: a digest of its files is added, which are looked at once until
-    `look_again`. An editable install's files are local sources, recorded one by one.
+    A version and what the RECORD lists stand for what comes from an index or a folder of wheels, which may be built
+    again under one version. What was installed from a path, an archive or a repository may also be edited where it is:
+    a digest of its files stands for it, which are looked at once until `look_again`. An editable install's files are
+    local sources, recorded one by one.
 
     Args:
         name: as `owners` returns it, or what stands for others.
@@ -53,9 +60,20 @@ def state(name: str) -> str:
     for entry in search_path():
         found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
         if found is not None:
-            version, files = _state(found, _changed(found))
-            return f"{version} {_files_now(found, files)}" if files else version
+            version, files, is_direct = _state(found, _changed(found))
+            if files:
+                return f"{version} {_files_now(found, files)}"
+            return version if is_direct else version + _built(os.path.join(found, "RECORD"))
     return ABSENT
+
+
+def told(before: str, now: str) -> str:
+    """Returns the change from one state to another as it is said: versions, where they say it."""
+    if before.partition(_BUILT)[0] != now.partition(_BUILT)[0]:
+        before, now = before.partition(_BUILT)[0], now.partition(_BUILT)[0]
+    elif _BUILT in before and _BUILT in now:
+        return f"{now.partition(_BUILT)[0]} is installed with other files"
+    return f"{before} -> {now}"
 
 
 def look_again() -> None:
@@ -105,13 +123,22 @@ def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
     Args:
         modules: each one's dotted name and file, all of installed packages.
     """
-    entries = sorted({os.path.abspath(entry or os.getcwd()) for entry in search_path()}, key=len, reverse=True)
+    entries = _entries()
     tops: dict[tuple[str, str], None] = {}
     for _, file in modules:
-        entry = next((one for one in entries if file.startswith(one + os.sep)), None)
+        entry = _entry_of(file, entries)
         if entry is not None:
             tops[entry, _unit(entry, file)] = None
     return {_owner(entry, unit, _changed(entry)) for entry, unit in tops}
+
+
+def _entries() -> list[str]:
+    """The folders on the path, the innermost first."""
+    return sorted({os.path.abspath(entry or os.getcwd()) for entry in search_path()}, key=len, reverse=True)
+
+
+def _entry_of(file: str, entries: Iterable[str]) -> str | None:
+    return next((one for one in entries if file.startswith(one + os.sep)), None)
 
 
 def owners_of_files(files: Iterable[str]) -> set[str]:
@@ -121,6 +148,33 @@ def owners_of_files(files: Iterable[str]) -> set[str]:
         files: of modules, as bytecode too, or others; what lies in no folder on `sys.path` has no owner.
     """
     return owners(("", source_of(file)) for file in files)
+
+
+def lists(file: str) -> bool:
+    """Returns whether a file of a package is one of those that its owner's metadata lists, whose version then says
+    what it holds; also where the metadata lists none.
+
+    Args:
+        file: in a folder on `sys.path`.
+    """
+    file = source_of(file)
+    entry = _entry_of(file, _entries())
+    metadata = entry and _listed(entry, _changed(entry)).get(_owner(entry, _unit(entry, file), _changed(entry)))
+    if not entry or not metadata:
+        return False
+    listed = _lists(metadata, _changed(metadata))
+    return not listed or file[len(entry) + 1 :] in listed
+
+
+@cache
+def _lists(metadata: str, changed: int) -> frozenset[str]:
+    """The files that a distribution's metadata lists, as paths from the folder that it lies in."""
+    own = os.path.basename(metadata)
+    texts = {name: _text(os.path.join(metadata, name), changed) for name in ("RECORD", *_OLDER_LISTS)}
+    found = {line[0] for line in csv.reader(texts["RECORD"].splitlines()) if line}
+    for name, folder in _OLDER_LISTS.items():
+        found.update(os.path.normpath(os.path.join(own, folder, line)) for line in texts[name].splitlines())
+    return frozenset(found)
 
 
 def source_of(file: str) -> str:
@@ -214,9 +268,17 @@ def _listed(entry: str, changed: int) -> dict[str, str]:
     }
 
 
+def _built(record: str) -> str:
+    """Returns what tells a distribution from another one of its version: nothing where no RECORD lists its files."""
+    try:
+        return _BUILT + record_digest(Path(record))[:16]
+    except OSError:
+        return ""
+
+
 @cache
-def _state(metadata: str, changed: int) -> tuple[str, tuple[str, ...]]:
-    """Returns a distribution's version, and its files where that does not say all."""
+def _state(metadata: str, changed: int) -> tuple[str, tuple[str, ...], bool]:
+    """Returns a distribution's version, its files where that does not say all, and whether it came from a path."""
     del changed  # it is there for the cache
     version = os.path.basename(metadata).rpartition(".")[0].partition("-")[2]
     if not version or metadata.endswith(".egg-info"):
@@ -225,8 +287,8 @@ def _state(metadata: str, changed: int) -> tuple[str, tuple[str, ...]]:
         direct = json.loads(Path(metadata, "direct_url.json").read_text(encoding="utf-8"))
         editable = bool(direct.get("dir_info", {}).get("editable"))
     except (OSError, ValueError, AttributeError):
-        return version, ()
-    return version, () if editable else _installed_files(metadata)
+        return version, (), False
+    return version, () if editable else _installed_files(metadata), True
 
 
 def _version(metadata: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,6 +38,10 @@ _LOCK_OF_EDITORS = ".#"
 """Begins the name of a link to nowhere that says who edits a file."""
 _FOLDER, _LINK = "folder", "link "
 _MAGIC = b"SQLite format 3\0"
+_LONG_RECORD_BYTES = 1 << 16
+_OF_INSTALLERS = re.compile(
+    r"^\"?(?:\.\.|/)|\.py[co]\"?,|\.dist-info/(?:INSTALLER|REQUESTED|RECORD|direct_url\.json|uv_[a-z]+\.json)\"?,"
+)
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__"})
 
 
@@ -54,6 +59,7 @@ def remember_in(folder: Path, tell: Callable[[str], None] | None = None) -> None
     """
     _Remembered.folder = folder
     _file_digest.cache_clear()
+    _record_digest.cache_clear()
     _was_database.cache_clear()
     if tell is not None:
         _Remembered.tell = staticmethod(tell)
@@ -159,6 +165,32 @@ def files_digest(folder: Path, names: Sequence[str]) -> Digest:
         return known
     digest = digest_value([(name, _content(folder / name)) for name in names])
     _remember(place, stamp, max((_last_change_at(folder / name) for name in names), default=0), digest)
+    return digest
+
+
+def record_digest(path: Path) -> Digest:
+    """Returns the digest of what an installed distribution's RECORD lists, in any order.
+
+    Byte code, scripts and what installers leave there differ from one environment to the next.
+
+    Raises:
+        OSError: there is none.
+    """
+    status = path.stat()
+    return _record_digest(str(path), stamp_of(status), last_change(status), status.st_size)
+
+
+@cache
+def _record_digest(path: str, stamp: str, newest: int, size: int) -> Digest:
+    place = f"{path}{os.sep}lines"
+    known = _recall(place, stamp) if size >= _LONG_RECORD_BYTES else None
+    if known is not None:
+        return known
+    lines = Path(path).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    found = sorted(line for line in lines if not _OF_INSTALLERS.search(line))
+    digest = digest_value("\n".join(found))
+    if size >= _LONG_RECORD_BYTES:
+        _remember(place, stamp, newest, digest)
     return digest
 
 

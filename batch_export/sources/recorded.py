@@ -81,7 +81,7 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
         for name, state in result.packages:
             present = distributions.state(name)
             if present != state:
-                yield f"{_called(name)}: {state} -> {present}"
+                yield f"{_called(name)}: {distributions.told(state, present)}"
     for name, digest in _variables(result):
         if variable_digest(name_of(name), os.environ, os.curdir) != digest:
             yield _VARIABLES.get(name, f"environment variable {name} has another value")
