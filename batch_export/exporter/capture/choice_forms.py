@@ -57,7 +57,7 @@ def is_choice(node: ast.If) -> bool:
     node = Effects.of(node).node
     parts = [*statements(node)]
     inner = [part for one in (*node.body, *node.orelse) if isinstance(one, ast.If) for part in statements(one)]
-    if not _is_asked_alone(node.test) or not all(map(_is_plain, parts)) or names_of(inner, ast.AugAssign):
+    if not is_asked_alone(node.test) or not all(map(is_plain, parts)) or names_of(inner, ast.AugAssign):
         return False
     given, written = names_of(parts, ast.Assign), names_of(parts, ast.AugAssign)
     return bool(given | written) and not given & written
@@ -69,7 +69,7 @@ _ANSWERING = frozenset(("abs", "all", "any", "bool", "float", "int", "isinstance
 """The same of Python's own."""
 
 
-def _is_asked_alone(test: ast.expr) -> bool:
+def is_asked_alone(test: ast.expr) -> bool:
     """Whether nothing is done by what an `if` asks that Python would not do: each part of `a and b` is worked out."""
     nodes = [*ast.walk(test)]
     if any(isinstance(one, (ast.NamedExpr, ast.Await)) for one in nodes):
@@ -104,28 +104,28 @@ def statements(node: ast.If) -> Iterator[ast.AST]:
             yield one
 
 
-def _is_plain(node: ast.AST) -> bool:
+def is_plain(node: ast.AST) -> bool:
     match node:
         case ast.Pass():
             return True
         case ast.Assign(targets=[target], value=value):
             names = target.elts if isinstance(target, ast.Tuple) else [target]
-            return all(isinstance(one, ast.Name) for one in names) and _is_plain(value)
+            return all(isinstance(one, ast.Name) for one in names) and is_plain(value)
         case ast.AugAssign(target=ast.Name(), value=value):
-            return _is_plain(value)
+            return is_plain(value)
         case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
             is_known = name in _COMPUTING | _TURNING and _root(of) != "self"
             is_known &= all(one.arg not in (None, "out", "inplace", "rounding_mode") for one in keywords)
-            return is_known and all(map(_is_plain, (of, *args, *(one.value for one in keywords))))
+            return is_known and all(map(is_plain, (of, *args, *(one.value for one in keywords))))
         case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
-            return all(map(_is_plain, args))
+            return all(map(is_plain, args))
         case ast.Call(func=ast.Name(id="abs" | "max" | "min" | "float" | "bool"), args=args, keywords=[]):
-            return all(map(_is_plain, args))
+            return all(map(is_plain, args))
         case ast.Subscript(value=value, slice=place, ctx=ast.Load()):
             places = place.elts if isinstance(place, ast.Tuple) else [place]
-            return _is_plain(value) and all(map(_is_known_place, places))
+            return is_plain(value) and all(map(is_known_place, places))
         case _ if isinstance(node, _PLAIN):
-            return all(map(_is_plain, ast.iter_child_nodes(node)))
+            return all(map(is_plain, ast.iter_child_nodes(node)))
     return False
 
 
@@ -178,10 +178,10 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _is_known_place(node: ast.expr) -> bool:
+def is_known_place(node: ast.expr) -> bool:
     """Whether an index is a number, a name, arithmetic of such, or a slice; `choice_values.py` keeps tensors within."""
     if isinstance(node, ast.Slice):
-        return all(one is None or _is_known_place(one) for one in (node.lower, node.upper, node.step))
+        return all(one is None or is_known_place(one) for one in (node.lower, node.upper, node.step))
     return all(
         isinstance(one, (ast.Name, ast.Constant, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop, ast.expr_context))
         for one in ast.walk(node)

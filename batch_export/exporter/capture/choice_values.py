@@ -197,6 +197,8 @@ def _computed(called: Sequence[tuple[Any, str]]) -> None:
     Args:
         called: what methods and functions are called of, with their names; of a name alone, itself.
     """
+    if torch.compiler.is_dynamo_compiling():  # behind a trial in which it was looked at
+        return
     for of, name in called:
         function = getattr(of, name, None) if isinstance(of, ModuleType) else of if not name else None
         inner = getattr(function, "__wrapped__", function)

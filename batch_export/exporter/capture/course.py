@@ -358,12 +358,13 @@ class Course:
 
 
 def _choices_within(error: CaptureError | DynamicShapeError) -> list[str]:
-    """Where the rounds of the loop that an error names have an `if` (`file:line`)."""
+    """Where the rounds of the loop that an error names ask something (`file:line`)."""
     file, _, line = str(error.source or "").rpartition(":")
     tree = parsed(file) if line.isdecimal() else None
     loops = [one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.While))] if tree is not None else []
     within = [one for one in loops if one.lineno <= int(line) <= (one.end_lineno or one.lineno)]
-    return [f"{file}:{one.lineno}" for loop in within for one in ast.walk(loop) if isinstance(one, ast.If)]
+    asked = (one for loop in within for one in ast.walk(loop) if isinstance(one, (ast.If, ast.IfExp)))
+    return [f"{file}:{one.test.lineno}" for one in asked]
 
 
 def _place(error: CaptureError | DynamicShapeError) -> str:

@@ -18,7 +18,7 @@ from typing import TypeGuard, TypeVar
 
 import torch
 
-from batch_export.exporter.capture import decided_lines, size_answers, size_decisions
+from batch_export.exporter.capture import choice_expressions, choice_writes, decided_lines, size_answers, size_decisions
 from batch_export.exporter.capture.choice_effects import Effects
 from batch_export.exporter.capture.choice_forms import (
     attributes,
@@ -43,6 +43,7 @@ from batch_export.exporter.capture.choice_values import (
     SHARED,
     WRITTEN,
 )
+from batch_export.exporter.capture.loop_guarded_reads import IN_ROUND
 from batch_export.exporter.capture.loop_soundness import in_place
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -71,7 +72,7 @@ def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterato
     try:
         write = functools.partial(_written_anew, module=module)
         changed = decided_lines.written_anew(module, places, _lines, write)
-        with rewritten(changed, {**size_answers.CALLED, **CALLED}):
+        with rewritten(changed, {**size_answers.CALLED, **CALLED, **choice_writes.CALLED}):
             yield shared
     finally:
         SHARED.reset(token)
@@ -93,9 +94,17 @@ def _lines(file: str) -> frozenset[int]:
     tree = copy.deepcopy(parsed(file))
     for loop in ast.walk(tree) if tree is not None else ():
         if isinstance(loop, (ast.For, ast.While)):
-            loop.body = _without_continue(loop.body, None)
-    found = (one for one in ast.walk(tree) if isinstance(one, ast.If)) if tree is not None else ()
-    return frozenset(line for one in found if is_choice(one) for line in _lines_of(one.test))
+            loop.body = choice_expressions.as_statements(_without_continue(loop.body, None), lambda test: True)
+    found = [one for one in ast.walk(tree) if isinstance(one, ast.If)] if tree is not None else []
+    writes = _writes(tree) if tree is not None else set()
+    return frozenset(line for one in found if is_choice(one) or id(one) in writes for line in _lines_of(one.test))
+
+
+def _writes(tree: ast.AST) -> set[int]:
+    """Those `if` in rounds of loops whose sides only write, as their ids."""
+    loops = (one for one in ast.walk(tree) if isinstance(one, (ast.For, ast.While)))
+    within = (one for loop in loops for one in loop.body if isinstance(one, ast.If))
+    return {id(one) for one in within if choice_writes.is_of_writes(one)}
 
 
 def _lines_of(test: ast.expr) -> range:
@@ -150,11 +159,13 @@ class _Choices(ast.NodeTransformer):
     _outer: set[str] = field(default_factory=set)
     _written: set[str] = field(default_factory=set)
     _uses: Uses | None = None
+    _in_rounds: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for loop in ast.walk(self.function):
             if isinstance(loop, (ast.For, ast.While)):
-                loop.body = _without_continue(loop.body, self.only)
+                loop.body = choice_expressions.as_statements(_without_continue(loop.body, self.only), self._is_one_of)
+        self._in_rounds = _writes(self.function)
         self._names = [copy.copy(one) for one in ast.walk(self.function) if isinstance(one, ast.Name)]
         self._parameters = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
         self._in_place = in_place(ast.walk(self.function))
@@ -168,13 +179,37 @@ class _Choices(ast.NodeTransformer):
         )
         self._written = {name for one in outside for name in _names_in(one)}
 
+    def _is_one_of(self, test: ast.expr) -> bool:
+        return bool(self.only.intersection(_lines_of(test)))
+
     def _is_asked(self, node: ast.If) -> bool:
-        return bool(self.only.intersection(_lines_of(node.test))) and is_choice(node)
+        return self._is_one_of(node.test) and (is_choice(node) or id(node) in self._in_rounds)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if test:`."""
         if not self._is_asked(node):
             return self.generic_visit(node)
+        if id(node) in self._in_rounds:
+            return self._with_writes(node)
+        return self._as_choice(node)
+
+    def _within(self, node: ast.If) -> ast.stmt:
+        """An `if` that stays, with the choices within it."""
+        made = self.generic_visit(node)
+        assert isinstance(made, ast.stmt)
+        return made
+
+    def _with_writes(self, node: ast.If) -> list[ast.stmt]:
+        """An `if` in a round whose sides only write: these, for an operator's round, beside what else it is."""
+        self.count += 1
+        writes = choice_writes.in_round(node, _computing)
+        plain = self._as_choice(node) if is_choice(node) else self._within(node)
+        test = ast.parse(f"{IN_ROUND}()", mode="eval").body
+        made = ast.If(test, writes, plain if isinstance(plain, list) else [plain])
+        return [ast.fix_missing_locations(_at(made, node))]
+
+    def _as_choice(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
+        """An `if` as a choice of values; itself where it is none."""
         whole, effects = node, Effects.of(node)
         node = effects.node
         parts = [*statements(node)]
@@ -188,7 +223,7 @@ class _Choices(ast.NodeTransformer):
         is_there = all(name in before or all(name in side for side in given) for name in changed)
         is_elsewhere = not self._outer.isdisjoint(changed)
         if not is_there or is_elsewhere or self._in_place & (all_given | handed_on(parts)):
-            return self.generic_visit(whole)
+            return self._within(whole)
         self.count += 1
         made = self._made(effects, sorted(changed), before, written, self.count)
         return [ast.fix_missing_locations(_at(one, whole)) for one in made]
@@ -226,7 +261,8 @@ class _Choices(ast.NodeTransformer):
         if any(text in made_here for text, _ in of):  # it may be something that was given another name
             of = [*((text, name) for text, name in of if text not in made_here)]
             of += [(name, "add") for name in sorted(handed_on(statements(node)) - made_here)]
-        check += [_line(f"{COMPUTED}(({_listed(f'({text}, {name!r})' for text, name in of)}))")] if of else []
+        called = _listed(f"({text}, {name!r})" for text, name in of)
+        check += [_line(f"__called_{number}__ = {COMPUTED}(({called}))")] if of else []  # in a loop's round, too
         test = ast.parse(f"{BY_DATA}({asked})", mode="eval").body
         plain = ast.If(ast.Name(asked, ast.Load()), copy.deepcopy(node.body), copy.deepcopy(node.orelse))
         return [question, *effects.before, ast.If(test, [*check, *choice], [plain]), *effects.behind]

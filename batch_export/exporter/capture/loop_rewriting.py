@@ -22,6 +22,7 @@ from batch_export.exporter.capture import (
     listed_loops,
     loop_bodies,
     loop_choices,
+    loop_guarded_reads,
     loop_named_places,
     loop_reasons,
     loop_results,
@@ -152,6 +153,8 @@ class _Loops:
     def _loop(self, form: LoopForm, way: LoopWay, carried: frozenset[str] | None) -> list[ast.stmt]:
         read_besides = loop_statements.changed_and_read(form.loop, loop_statements.changed(form.loop))
         form = replace(form, loop=loop_results.written_anew(self.function, form.loop, read_besides))
+        if way.step:
+            form = replace(form, loop=loop_guarded_reads.by_step(form.loop, way.step))
         loop = form.loop
         self.count += 1
         number = self.count

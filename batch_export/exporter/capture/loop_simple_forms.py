@@ -1,7 +1,8 @@
-"""Loops as others that mean the same: places counted from a number on, and rounds that are left early.
+"""Loops as others that mean the same: places counted from a number on, rounds left early, places that are multiplied.
 
-Arrives: a `for` of a model's code. Leaves: one without `enumerate(rows, start=1)` and without `if test: continue`. What
-it goes over stays the same part of the tree, so that a loop that is not followed is the one that is written.
+Arrives: a `for` of a model's code. Leaves: one without `enumerate(rows, start=1)`, without `if test: continue`, and
+with `out[i] = out[i] * 2` for `out[i] *= 2`. What it goes over stays the same part of the tree, so that a loop that is
+not followed is the one that is written.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 
 def simplified(loop: ast.For) -> ast.For:
-    """A loop without those two; the loop itself where it has neither."""
+    """A loop without those; the loop itself where it has none of them."""
     target, over, body = loop.target, loop.iter, list(loop.body)
     match over, target:
         case (
@@ -29,13 +30,28 @@ def simplified(loop: ast.For) -> ast.For:
             target = ast.Tuple([ast.Name(place, ast.Store()), element], ast.Store())
             counted = ast.BinOp(ast.Name(place, ast.Load()), ast.Add(), ast.Constant(start))
             body = [_with_number(one, name, counted) for one in body]
-    body = _without_continue(body)
+    body = [_written_out(one) for one in _without_continue(body)]
     if over is loop.iter and body == loop.body:
         return loop
     made = ast.For(target, over, body, loop.orelse, loop.type_comment)
     ast.copy_location(over, loop.iter)
     ast.copy_location(made, loop)
     return ast.fix_missing_locations(made)
+
+
+_SCALING = (ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
+
+
+def _written_out(statement: ast.stmt) -> ast.stmt:
+    """What is written to a place, of which the product with what stands there is one."""
+    match statement:
+        case ast.AugAssign(target=ast.Subscript(value=ast.Name() as of, slice=place), op=op, value=value) if isinstance(
+            op, _SCALING
+        ):
+            there = ast.Subscript(ast.Name(of.id, ast.Load()), copy.deepcopy(place), ast.Load())
+            made = ast.Assign([copy.deepcopy(statement.target)], ast.BinOp(there, op, value))
+            return ast.copy_location(made, statement)
+    return statement
 
 
 def _gives(statement: ast.stmt, name: str) -> bool:
