@@ -173,6 +173,8 @@ class _Loops:
         if way.step in carried and not form.is_shorter and way.step not in loop_choices.names_given(loop.body):
             last = ast.parse(f"{way.step} = {LAST}(__steps_{number}__)").body
             carried, form = carried - {way.step}, replace(form, behind=[*form.behind, *last])
+        if form.written.intersection(way.elements):
+            raise _UnfollowedError("a round writes to the tensor that the loop goes over")
         if kept := sorted(carried & {way.step, *way.elements}):
             raise _UnfollowedError(f"`{kept[0]}` is read behind it")
         stored, changed = loop_statements.stored(loop), loop_statements.changed(loop)
