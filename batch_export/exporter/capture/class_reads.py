@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any
 
 from batch_export.exporter.capture.kind_answers import class_of
-from batch_export.exporter.capture.loop_rewriting import BODY
+from batch_export.exporter.capture.loop_code import BODY
 
 _NAME = "__class__"
 

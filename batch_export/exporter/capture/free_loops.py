@@ -1,6 +1,6 @@
 """Which loops over a free size can be run as one operator: those that go on from tensors to tensors.
 
-Arrives: what the code of `loop_rewriting.py` hands over: a loop's length, one round as a function, what goes on, the
+Arrives: what the code of `loop_code.py` hands over: a loop's length, one round as a function, what goes on, the
 tensors that are read along an axis, the lists and tensors that are filled. Leaves: the loop, for `loop_operator.py` to
 run, or nothing, with the reason noted. What goes on may be tensors in tuples, lists and dicts, and may begin as numbers
 or as nothing. A round that no operator takes (shapes that change, a decision by data) is torch's error.

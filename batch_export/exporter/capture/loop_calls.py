@@ -1,4 +1,4 @@
-"""What the code of a loop over a free size calls beside the operator (`loop_rewriting.py`): small things of its rounds.
+"""What the code of a loop over a free size calls beside the operator (`loop_code.py`): small things of its rounds.
 
 Arrives: tensors, lists and numbers of a model, as its code has them. Leaves: what stands in their place.
 """

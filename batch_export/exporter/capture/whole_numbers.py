@@ -31,6 +31,7 @@ from batch_export.exporter.capture import (
     joined_sequences,
     loop_calls,
     loop_choices,
+    loop_code,
     loop_forms,
     loop_reads,
     loop_results,
@@ -124,15 +125,15 @@ def whole_numbers(
     made: list[object] = []
     told = {name: _conversion(plain, free, made) for name, plain, free in _CALLED.values()}
     told.update({other: method_calls.told(name, made) for name, other in method_calls.NAMES.items()})
-    told.update({loop_rewriting.STEPS: free_loops.steps_of, loop_rewriting.BEFORE: free_loops.before})
-    told.update({loop_rewriting.FREE: free_loops.free_loop, loop_values.TURNED: loop_calls.turned})
+    told.update({loop_code.STEPS: free_loops.steps_of, loop_code.BEFORE: free_loops.before})
+    told.update({loop_code.FREE: free_loops.free_loop, loop_values.TURNED: loop_calls.turned})
     told.update({loop_rounds.AS_SLICE: loop_calls.as_slice, loop_values.SCALED: step_numbers.scaled})
-    told.update({loop_forms.NEW: loop_calls.new_list, loop_rewriting.LIMITS: loop_calls.limits})
+    told.update({loop_forms.NEW: loop_calls.new_list, loop_code.LIMITS: loop_calls.limits})
     told.update({loop_values.NUMBER_OF: loop_calls.number_of, loop_reads.AS_TENSOR: loop_calls.as_tensor})
     told[loop_reads.ELEMENT] = scalar_indices.element_of
-    told[loop_rewriting.LATER] = loop_windows.Later
+    told[loop_code.LATER] = loop_windows.Later
     told.update({loop_forms.JOINED: loop_calls.joined, loop_forms.FINAL: loop_calls.final_count})
-    told[loop_rewriting.LAST] = loop_calls.last_step
+    told[loop_code.LAST] = loop_calls.last_step
     told.update(loop_results.CALLED)
     told.update({loop_choices.CHOSEN: loop_choices.chosen, loop_choices.NOT: loop_choices.does_not_hold})
     told[comprehension_rewriting.MAPPED] = free_pieces.mapped
@@ -217,7 +218,7 @@ def prepare() -> None:
 
 
 def _made(code: CodeType, own: Mapping[str, object], are_free: bool, over_names: Collection[Place]) -> CodeType:
-    if code.co_name.startswith(loop_rewriting.BODY):  # dynamo reads it
+    if code.co_name.startswith(loop_code.BODY):  # dynamo reads it
         return code
     wanted = {name: other for name, (other, *_) in _CALLED.items() if name in code.co_names and name not in own}
     places = {code.co_names.index(name): other for name, other in wanted.items()}
