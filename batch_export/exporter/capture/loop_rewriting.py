@@ -3,8 +3,8 @@
 Arrives: a function's code. Leaves: code that does the same, in which a loop over a free size may be run as one operator
 (`free_loops.py`): a round takes what goes on from round to round, and of each tensor that it reads at the step's place
 the slice there; it gives what goes on anew, and what it puts into lists or writes at the step's place
-(`loop_rounds.py`, `loop_code.py`). Loops that use the step for anything else, or reach further than their function's names, stay as
-they are.
+(`loop_rounds.py`, `loop_code.py`). Loops that use the step for anything else, or reach further than their function's
+names, stay as they are.
 """
 
 from __future__ import annotations
