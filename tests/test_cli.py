@@ -293,6 +293,8 @@ def test_a_users_model_needs_a_config_only(monkeypatch: pytest.MonkeyPatch, caps
     )
     assert command("plan", "matrix.models=[tiny]", "--config-dir", "mine") == 0
     assert "tiny/static/opset20/cpu/core\n" in capsys.readouterr().out
+    assert command("plan", "matrix.models=['zzz*']", "--config-dir", "mine") == 2
+    assert "Unknown model 'zzz*' (known: tiny, albert, " in capsys.readouterr().err  # the user's own come first
 
 
 @pytest.mark.parametrize(

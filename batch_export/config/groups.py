@@ -157,7 +157,8 @@ class ConfigGroups:
                 known = [TAG + tag for tag in sorted(tags)]
             else:
                 found = [name for name in names if fnmatchcase(name, pattern)]
-                known = names
+                own = frozenset(() if found else self.own(group))
+                known = sorted(names, key=lambda name: name not in own)  # the user's first, of which few may be shown
             if not found:
                 raise UsageError(unknown(group, pattern, known))
             chosen.update(dict.fromkeys(found))
