@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from batch_export.sources.closure import is_installed
 from batch_export.sources.recorded import ABSENT, current_digest
 
 
+def _none_found(*context: object) -> Iterator[object]:
+    return iter(())
+
+
 @pytest.mark.parametrize("asker", ["importlib.metadata", "importlib_metadata"])
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["finder of Python", "finder of a package"])
 def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
@@ -23,8 +28,8 @@ def test_a_new_distribution_counts_in_a_folder_that_the_model_put_on_the_path(
 ) -> None:
     """`importlib_metadata`, once it is imported, puts its own finder in the place of Python's."""
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
-    if is_replaced:
-        monkeypatch.setattr(PathFinder, "find_distributions", lambda *context: iter(()), raising=False)
+    found_by = _none_found if is_replaced else vars(PathFinder).get("find_distributions", _none_found)
+    monkeypatch.setattr(PathFinder, "find_distributions", found_by, raising=False)  # that package takes it away, too
     other, root = tmp_path / "other", tmp_path / "root"
     roots = [other, root]
     for folder in (other / "plugins", root / "plugins", root / "later", tmp_path / "store"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sysconfig
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ SETUPTOOLS = "import os; enabled = os.environ.get('LOCAL'); enabled and __import
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "site-packages"
     folder.mkdir()
+    sysconfig.get_config_vars()  # once, from the path as it is
     monkeypatch.setattr("sys.path", [str(folder)])
     return folder
 
