@@ -197,3 +197,16 @@ def _written_twice(x: Tensor) -> Tensor:
 def test_rounds_that_may_do_more_are_refused(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises((CaptureError, DynamicShapeError), match="loop"):
         export(Called(function), (torch.randn(5, 4),), dynamic_shapes=({0: "n"},))
+
+
+def _asked_behind_a_write(x: Tensor) -> tuple[Tensor, Tensor]:
+    total, y = torch.zeros(4), torch.zeros(4)
+    for i in range(x.shape[0]):
+        if x[i, 0] > 0:
+            y = y + x[i]
+        total = total + x[i].clone().mul_(-1).add_(y) * (2 if total.sum() > 0 else 1)
+    return total, y
+
+
+def test_what_a_choice_asks_is_asked_where_it_stands() -> None:
+    export_and_compare(Called(_asked_behind_a_write), (torch.randn(3, 4),), (-torch.rand(3, 4),))

@@ -17,22 +17,22 @@ _APART = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 """Expressions of which a part may not be worked out, or more than once."""
 
 
-def as_statements(body: list[ast.stmt], is_asked: Callable[[ast.expr], bool]) -> list[ast.stmt]:
+def as_statements(body: list[ast.stmt], is_choice: Callable[[ast.If], bool]) -> list[ast.stmt]:
     """The statements of a round, choices as such.
 
     Args:
         body: the statements, which are given back where there is none; those within others are changed in place.
-        is_asked: whether what a choice asks counts.
+        is_choice: whether an `if` is one of those that become choices of values, which do nothing but compute.
     """
     made: list[ast.stmt] = []
     for one in body:
         if isinstance(one, (ast.Assign, ast.AugAssign)) or _is_appended(one):
-            made.append(_as_statement(one, is_asked))
+            made.append(_as_statement(one, is_choice))
             continue
         for name in ("body", "orelse"):
             inner = getattr(one, name, None)
             if isinstance(inner, list) and not isinstance(one, (ast.FunctionDef, ast.ClassDef)):
-                setattr(one, name, as_statements(inner, is_asked))
+                setattr(one, name, as_statements(inner, is_choice))
         made.append(one)
     return body if made == body else made
 
@@ -44,22 +44,23 @@ def _is_appended(statement: ast.stmt) -> TypeGuard[ast.Expr]:
     return False
 
 
-def _as_statement(statement: Statement, is_asked: Callable[[ast.expr], bool]) -> ast.stmt:
-    found = _choice(statement.value, is_asked)
+def _as_statement(statement: Statement, is_choice: Callable[[ast.If], bool]) -> ast.stmt:
+    found = _choice(statement.value)
     if found is None:
         return statement
-    sides = [_as_statement(_with(statement, found, value), is_asked) for value in (found.body, found.orelse)]
-    return ast.copy_location(ast.If(found.test, [sides[0]], [sides[1]]), statement)
+    sides = [_as_statement(_with(statement, found, value), is_choice) for value in (found.body, found.orelse)]
+    made = ast.copy_location(ast.If(found.test, [sides[0]], [sides[1]]), statement)
+    return made if is_choice(made) else statement
 
 
-def _choice(value: ast.expr, is_asked: Callable[[ast.expr], bool]) -> ast.IfExp | None:
+def _choice(value: ast.expr) -> ast.IfExp | None:
     """The first choice in an expression that is made whenever the expression is worked out."""
     if isinstance(value, ast.IfExp):
-        return value if is_asked(value.test) else None
+        return value
     if isinstance(value, _APART) or (isinstance(value, ast.Compare) and len(value.ops) > 1):
         return None
     inner = (one.value if isinstance(one, ast.keyword) else one for one in ast.iter_child_nodes(value))
-    found = (_choice(one, is_asked) for one in inner if isinstance(one, ast.expr))
+    found = (_choice(one) for one in inner if isinstance(one, ast.expr))
     return next((one for one in found if one is not None), None)
 
 

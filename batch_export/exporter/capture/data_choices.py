@@ -94,7 +94,7 @@ def _lines(file: str) -> frozenset[int]:
     tree = copy.deepcopy(parsed(file))
     for loop in ast.walk(tree) if tree is not None else ():
         if isinstance(loop, (ast.For, ast.While)):
-            loop.body = choice_expressions.as_statements(_without_continue(loop.body, None), lambda test: True)
+            loop.body = choice_expressions.as_statements(_without_continue(loop.body, None), is_choice)
     found = [one for one in ast.walk(tree) if isinstance(one, ast.If)] if tree is not None else []
     writes = _writes(tree) if tree is not None else set()
     return frozenset(line for one in found if is_choice(one) or id(one) in writes for line in _lines_of(one.test))
@@ -179,11 +179,12 @@ class _Choices(ast.NodeTransformer):
         )
         self._written = {name for one in outside for name in _names_in(one)}
 
-    def _is_one_of(self, test: ast.expr) -> bool:
-        return bool(self.only.intersection(_lines_of(test)))
+    def _is_one_of(self, node: ast.If) -> bool:
+        return bool(self.only.intersection(_lines_of(node.test))) and is_choice(node)
 
     def _is_asked(self, node: ast.If) -> bool:
-        return self._is_one_of(node.test) and (is_choice(node) or id(node) in self._in_rounds)
+        is_here = bool(self.only.intersection(_lines_of(node.test)))
+        return is_here and (id(node) in self._in_rounds or is_choice(node))
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if test:`."""
