@@ -125,6 +125,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
         )
         if name == BOTH_WAYS and attempts and (decision is None or allow_assumptions):
             continue
+        if name == STRICT and decision is not None and decision.sizes:
+            continue  # dynamo takes a number that Python computes of sizes as it is in the example
         if name in ASSUMING and decision is not None and not allow_assumptions:
             raise strictly or assumptions.refused([decision], attempts) from attempts[0].exception
         begun = time.perf_counter()

@@ -3,8 +3,9 @@
 Nothing arrives. Leaves: a context in which `max` and `min` of three sizes and more, or of fractions of sizes, are made
 of those of two, for which torch has operators: Python itself compares the example's sizes, and keeps the one that is
 larger there. Of a whole number and a fraction (`max(1, n / 4)`) it is a fraction. `n ^ 1` is made of `|` and `&`, since
-no exported program may hold the operator itself. `n // 0.1` is Python's, which takes the remainder away first: torch's
-is that of the rounded quotient (20 where Python has 19, at 2).
+no exported program may hold the operator itself. `n // 0.1` and `n % 0.1` are those of tensors, which take the
+remainder away first as Python does: torch's quotient of sizes is the rounded one's (20 where Python has 19, at 2), and
+it has no range for the remainder.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ import builtins
 import contextlib
 import functools
 import importlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from batch_export.exporter.capture import decided_by_sizes
+
 _MAX, _MIN = builtins.max, builtins.min
 _DYNAMOS = "torch._dynamo.variables.builtin"
 """Asks whether a function is `max`: any other in its place is `min` to it."""
 _DIFFERENCES = ("__xor__", "__rxor__")
-_QUOTIENTS = (("__floordiv__", False), ("__rfloordiv__", True))
+_QUOTIENTS = (
+    *(("__floordiv__", torch.floor_divide, False), ("__rfloordiv__", torch.floor_divide, True)),
+    *(("__mod__", torch.remainder, False), ("__rmod__", torch.remainder, True)),
+)
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
 """Fewer whole numbers are handed to operators by torch itself."""
@@ -43,8 +48,10 @@ def operators_of_sizes() -> Iterator[None]:
             if hasattr(torch.SymInt, name):
                 stack.enter_context(patch.object(torch.SymInt, name, _differing(getattr(torch.SymInt, name))))
         for kind in (torch.SymInt, torch.SymFloat):
-            for name, is_reversed in _QUOTIENTS:
-                stack.enter_context(patch.object(kind, name, _divided(getattr(kind, name), is_reversed)))
+            for name, function, is_reversed in _QUOTIENTS:
+                if hasattr(kind, name):
+                    divided = _divided(getattr(kind, name), function, is_reversed)
+                    stack.enter_context(patch.object(kind, name, divided))
         yield
 
 
@@ -74,14 +81,18 @@ def _differing(own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return differing
 
 
-def _divided(own: Callable[[Any, Any], Any], is_reversed: bool) -> Callable[[Any, Any], Any]:
+def _divided(
+    own: Callable[[Any, Any], Any], function: Callable[..., torch.Tensor], is_reversed: bool
+) -> Callable[[Any, Any], Any]:
     def divided(one: Any, other: Any) -> Any:
         given = {type(one), type(other)}
         if not given <= _NUMBERS or given.isdisjoint({float, torch.SymFloat}):
             return own(one, other)
-        above, below = (other, one) if is_reversed else (one, other)
-        above, below = torch.sym_float(above), torch.sym_float(below)
-        whole = (above - above % below) / below  # but for the rounding of this quotient
-        return torch.sym_float(math.floor(whole + 0.5))
+        numbers = [torch.scalar_tensor(number, dtype=torch.float64) for number in (one, other)]
+        made: Any = function(*(numbers[::-1] if is_reversed else numbers)).item()
+        for number in (one, other):
+            if isinstance(number, (torch.SymInt, torch.SymFloat)):
+                decided_by_sizes.note(made, number)
+        return made
 
     return divided

@@ -95,8 +95,8 @@ def otherwise_beyond(
         others = [one for one in captured.guards if one is not guard]
         own = {text: name for name, text in names.items()}
         regions: list[Sequence[Guard]] = []
-        for _ in range(_TURNS):  # between two such sizes there may be one at which the model does something else
-            chosen = guard_points.choose(filled, near, _POINTS)
+        for turn in range(_TURNS):  # between two such sizes there may be one at which the model does something else
+            chosen = guard_points.choose(filled, near, _POINTS)[:: -1 if turn % 2 else 1]  # near, then far
             inputs = next(
                 examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
             )
@@ -144,14 +144,15 @@ def _further(
     known = [*points]
     if len(axes) == 1:
         (axis,) = axes
-        known += [{axis: size} for size in range(2, _SEARCHED) if {axis: size} not in points]
+        sizes = {one[axis] for one in points}
+        known += [{axis: size} for size in range(2, _SEARCHED) if size not in sizes]
     beyond = [guard_points.one_false_of(one.expression for one in guards) for guards in regions]
     is_outside = guard_points.one_false_of(one.expression for one in others)
     at = ({**near, **{symbols.get(name, name): size for name, size in one.items()}} for one in known)
     return [
         one
-        for one, sizes in zip(known, at, strict=True)
-        if all(is_beyond(sizes) for is_beyond in beyond) and not is_outside(sizes)
+        for one, there in zip(known, at, strict=True)
+        if all(is_beyond(there) for is_beyond in beyond) and not is_outside(there)
     ]
 
 
