@@ -53,3 +53,31 @@ def test_imported_functions_are_pythons_again_behind_an_export() -> None:
     export_and_compare(Called(_by_name), (torch.randn(5, 3),), dynamic_shapes=({0: "n"},))
     assert (log, sqrt, cosine) == (math.log, math.sqrt, math.cos)
     assert not hasattr(log, "__wrapped__")
+
+
+DECISIONS: list[Callable[[int], bool]] = [
+    lambda n: math.exp(n / 100) > 1e4,
+    lambda n: math.exp(-n / 100) < 1e-4,
+    lambda n: math.log10(max(n, 1)) > 3,
+    lambda n: math.log10(n) == 3 if n > 0 else False,
+    lambda n: math.log(n / 7) > 5,
+    lambda n: math.erf(n / 1000) > 0.8,
+    lambda n: not math.degrees(min(n, 140)) < 8021.4,
+    lambda n: math.exp(math.sqrt(n)) > 1e10,
+    lambda n: n // 0.1 == 29,
+    lambda n: max(n, 3) // 0.1 == 1279,
+    lambda n: n % 0.7 > 0.65,
+    lambda n: divmod(n, 0.7)[0] > 1000,
+]
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("decision", DECISIONS, ids=range(len(DECISIONS)))
+def test_what_functions_of_a_free_size_decide_is_decided_when_the_file_runs(decision: Callable[[int], bool]) -> None:
+    def function(x: Tensor) -> Tensor:
+        if decision(x.shape[0]):
+            return x * 2 + 1
+        return x - 1
+
+    others = [(torch.randn(size),) for size in (1, 3, 7, 128, 140, 715, 922, 1000, 1001, 1050, 3000)]
+    export_and_compare(Called(function), (torch.randn(5),), *others, dynamic_shapes=({0: "n"},))
