@@ -198,9 +198,10 @@ def turned_inputs(model: ModelSpec, variant: str) -> tuple[InputSpec, ...]:
 
 
 def is_mask(leaf: InputSpec) -> bool:
-    """Returns whether an input is a padding mask: whole numbers or booleans, named so, and filled with ones."""
+    """Returns whether an input is a padding mask: whole numbers filled with ones, or truth values, named so."""
     named = any("mask" in str(key) for key in leaf.path)
-    return named and leaf.fill == 1 and not leaf.dtype.startswith(("float", "bfloat", "complex"))
+    is_of_truth = leaf.dtype == "bool" and leaf.fill in (None, 1)
+    return named and (is_of_truth or (leaf.fill == 1 and not leaf.dtype.startswith(("float", "bfloat", "complex"))))
 
 
 def is_whole(leaf: InputSpec) -> bool:

@@ -334,6 +334,16 @@ def test_numbers_around_zero_have_either_sign_throughout() -> None:
     )
 
 
+@pytest.mark.parametrize("entry", [{"dtype": "bool"}, {"dtype": "bool", "fill": 1}, {"dtype": "int64", "fill": 1}])
+def test_a_mask_has_padding_in_its_second_half(entry: dict[str, Any]) -> None:
+    spec = replace(spec_of("a.b", {"x": INPUTS["x"], "mask": {**entry, "shape": ["batch", 5]}}), variants=axes.PADDING)
+    assert axes.variants(spec) == axes.PADDING
+    half, none = (model_room.example_inputs(spec, {"batch": 2}, variant)["mask"] for variant in axes.PADDING)
+    assert half.tolist() == [[1, 1, 1, 0, 0]] * 2
+    assert none.tolist() == [[0] * 5] * 2
+    assert str(half.dtype) == f"torch.{entry['dtype']}"
+
+
 @pytest.mark.parametrize("inputs", [{"x": INPUTS["x"]}, {"mask": {"dtype": "bool", "shape": ["batch", 4]}}])
 def test_the_ends_of_whole_numbers_are_none_of_their_own_without_others(inputs: dict[str, Any]) -> None:
     assert axes.variants(replace(spec_of("a.b", inputs), variants=("lowest", "highest", "large"))) == ("large",)
