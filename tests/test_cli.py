@@ -313,6 +313,21 @@ def test_a_users_sweep_with_a_mistake(text: str, said: str, capsys: pytest.Captu
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("text", ["matrix: {}\nmatrix: {}\n", "matrix:\n\tmodels: [cnn]\n", "a: [1\n", "a: \0\n"])
+@pytest.mark.parametrize(
+    ("group", "chosen"), [("sweep", "+sweep=mine"), ("expect", "expect=mine"), ("runner", "runner=mine")]
+)
+def test_a_users_file_that_is_not_valid_yaml(
+    group: str, chosen: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(f"mine/{group}").mkdir(parents=True)
+    Path(f"mine/{group}/mine.yaml").write_text(f"# @package _global_\n{text}")
+    assert command("plan", chosen, "--config-dir", "mine") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: The config {group}/mine.yaml is not valid YAML: ")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(("group", "chosen"), [("sweep", "+sweep=mine"), ("expect", "expect=mine")])
 def test_a_users_file_without_its_first_line(group: str, chosen: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(f"mine/{group}").mkdir(parents=True)

@@ -656,12 +656,32 @@ def test_a_circle_of_links_on_the_path_is_no_root(tmp_path: Path, monkeypatch: p
         ("os.path.exists('d/w/../w')", "(root / 'd/w').unlink(); (root / 'd/w').mkdir(); (root / 'd/w/w').touch()"),
         ("os.path.exists('d/link/../w')", "(root / 'd/w').unlink()"),
         ("os.path.exists('d/sub/../w')", "(root / 'd/w').unlink()"),
+        ("os.path.exists('d/sub/..')", "(root / 'd/sub').rmdir()"),
+        ("os.path.exists('d/..')", "(root / 'd').rename(root / 'e')"),
+        ("os.path.exists('d/sub/../w')", "(root / 'd/sub').rmdir()"),
+        (
+            "os.path.exists('d/sub/../none')",
+            "(root / 'd/sub').rmdir(); (root / 'd/sub').symlink_to('../full/sub'); (root / 'full/none').touch()",
+        ),
+        ("os.path.getsize('d/sub/../w')", "(root / 'd/sub').rmdir(); (root / 'd/sub').touch()"),
+        ("os.path.exists('d/link/../w')", "(root / 'd/link').unlink()"),
+        ("os.path.exists('d/link/../w')", "(root / 'd/link').unlink(); (root / 'd/link').symlink_to('../full/sub')"),
+        ("open('d/sub/../w').read()", "(root / 'd/sub').rmdir()"),
+        ("open('d/sub/../w').read()", "(root / 'd/w').write_text('456')"),
+        ("open('d/link/../w').read()", "(root / 'd/link').unlink(); (root / 'd/link').symlink_to('../full/sub')"),
+        ("open('d/sub/../w', 'a').write('4')", "(root / 'd/sub').rmdir()"),
+        ("os.listdir('d/sub/..')", "(root / 'd/sub').rmdir()"),
+        (SHELL.format("cat d/sub/../w > /dev/null"), "(root / 'd/sub').rmdir()"),
+        (SHELL.format("test -e d/sub/in/../../w"), "(root / 'd/sub/in').rmdir()"),
     ],
 )
 def test_what_was_asked_is_what_is_asked_again(root: Path, code: str, deed: str) -> None:
     (root / "d/sub").mkdir(parents=True)
+    (root / "full/sub").mkdir(parents=True)
     (root / "d/link").symlink_to("sub")
     (root / "d/w").write_text("123")
+    if "in" in code.split("/"):
+        (root / "d/sub/in").mkdir()
     sources, _, _, asked = seen_and_asked(root, code)
     result = ActionResult("Reference", "k", sources=tuple(sources.items()), asked=tuple(asked.items()))
     assert list(changes(result, (root,), root / "outputs")) == []

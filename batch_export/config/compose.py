@@ -26,6 +26,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from batch_export.config.folders import on_search_path, taken_out
 from batch_export.config.groups import ConfigGroups
@@ -126,7 +127,7 @@ def compose_and_call(command: Callable[[Composed], int], arguments: Sequence[str
     with on_search_path(folders), _hydra_settings([sys.argv[0], *shown]):
         try:
             application()
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, YAMLError) as error:
             raise UsageError(explain(error, overrides)) from error
         except RecursionError as error:
             raise UsageError("a config includes itself, perhaps by another one: see its `defaults`") from error

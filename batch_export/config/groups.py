@@ -116,8 +116,7 @@ class ConfigGroups:
             merged = self._merged(group, name, ())
             resolved = OmegaConf.to_container(merged, resolve=True)
         except YAMLError as error:
-            place = " ".join(str(error).split())
-            raise UsageError(f"The config {where}.yaml is not valid YAML: {place}") from error
+            raise UsageError(not_yaml(where, error)) from error
         except UnicodeDecodeError as error:
             raise UsageError(
                 f"The config {where}.yaml is not text in UTF-8 (byte {error.start}). Next step: save it as UTF-8"
@@ -223,6 +222,11 @@ class ConfigGroups:
                 self._includes.setdefault((group, name), []).append((group, included))
                 base = _merge(base, self._merged(group, included, (*seen, name)))
         return _merge(base, own) if own_last else base
+
+
+def not_yaml(where: str, error: YAMLError) -> str:
+    """The sentence for a config that is not valid YAML; `where` is its group and name, empty where nobody says it."""
+    return f"The config {where + '.yaml ' if where else ''}is not valid YAML: {' '.join(str(error).split())}"
 
 
 def unknown(what: str, word: str, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException, SearchPathException
@@ -16,8 +17,9 @@ from omegaconf.errors import (
     ConfigKeyError,
     OmegaConfBaseException,
 )
+from yaml import MarkedYAMLError, YAMLError
 
-from batch_export.config.groups import unknown
+from batch_export.config.groups import not_yaml, unknown
 from batch_export.config.schema import known_keys
 from batch_export.config.variables import unset_variable
 from batch_export.words import first_line, nearest
@@ -33,6 +35,8 @@ def explain(error: BaseException, overrides: Sequence[str] = ()) -> str:
     """Returns one sentence for an error of the configuration; `overrides` are the command line's."""
     if isinstance(error, OverrideParseException):
         return _malformed(overrides)
+    if isinstance(error, YAMLError):
+        return not_yaml(_file_of(error), error)
     chain = _chain(error)
     for link in chain:
         if isinstance(link, MissingConfigException) and link.missing_cfg_file and link.options is not None:
@@ -54,6 +58,13 @@ def explain(error: BaseException, overrides: Sequence[str] = ()) -> str:
     if "No match in the defaults list" in text:
         return _not_in_defaults(text)
     return first_line(text) or "the configuration could not be read"
+
+
+def _file_of(error: YAMLError) -> str:
+    """Group and name of the config that an error tells of; empty where it does not say."""
+    mark = error.problem_mark if isinstance(error, MarkedYAMLError) else None
+    place = PurePath(mark.name if mark is not None else str(getattr(error, "name", "")))
+    return "/".join(place.with_suffix("").parts[-2:]) if place.suffix else ""
 
 
 def _unknown_key(error: OmegaConfBaseException, outer: str) -> str:

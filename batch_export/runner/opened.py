@@ -129,7 +129,9 @@ class Notes:
             self.files[path] = Opened(None, output=True, wrote=True, read=reads, whole=whole)
             return
         if _UPWARDS in path:
-            self.ask_links(path.rpartition(_UPWARDS)[0])
+            way = path.rpartition(_UPWARDS)[0]
+            self.ask_links(way)
+            self.ask(f"{way}{os.sep}{os.pardir}", "kind")
         try:
             found = os.stat(path)
         except (OSError, ValueError):

@@ -7,7 +7,7 @@ them again.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
@@ -68,16 +68,17 @@ class Names:
     def of_asked(self, name: str, *, is_data: bool = False) -> str | None:
         """The name to record for what was asked about; None outside the roots, where there is too much of it.
 
-        A way up from what is no folder stays in the name (`nosuch/../w`): there is nothing as long as that is none.
+        A way up stays in the name (`b/../w`): where it leads, and whether it leads anywhere, depends on what `b` is.
 
         Args:
             name: the path; whether a separator ends it is not in the name.
             is_data: whether it was there before and nobody wrote to it: locks and logs count then.
         """
-        before, rest = _broken_way(name)
-        if rest:
-            known = self.of_asked(before, is_data=is_data)
-            return known and f"{known}{os.sep}{rest}"
+        for before, rest in _ways_up(name):
+            if (known := self._as_written(name, before, rest, is_data=is_data)) is not None:
+                return known
+            if not os.path.isdir(before):
+                return None
         folder, file = os.path.split(name.rstrip(os.sep) or os.sep)
         if file.startswith("<"):
             return None  # generated code has no file, but whoever prints a traceback looks for one
@@ -98,6 +99,25 @@ class Names:
         if relative in (None, "."):  # a root itself
             return None
         return relative if is_first(relative, path, self._roots) else path
+
+    def _as_written(self, name: str, before: str, rest: str, *, is_data: bool) -> str | None:
+        """The name to record for a path with a way up; None where it leads out of the roots or does not count.
+
+        Args:
+            name: the path.
+            before: its part before the way up.
+            rest: the way up, and what follows.
+            is_data: whether something is there that counts.
+        """
+        written = os.path.normpath(name) + os.sep
+        folder = self.of_asked(before)
+        if folder is None or not written.startswith(self.prefixes) or "__pycache__" in rest.split(os.sep):
+            return None
+        if not self.may_count(name, is_data=is_data):
+            return None
+        found = f"{folder}{os.sep}{rest}"
+        place = os.path.join(os.path.realpath(os.path.dirname(before)), os.path.basename(before), rest)
+        return found if os.path.isabs(found) or is_first(found, place, self._roots) else place
 
     def of_absent(self, name: str) -> str | None:
         """The name to record for what is nowhere, outside the roots; None for what is there or does not count."""
@@ -148,14 +168,12 @@ def _home(path: Path, roots: Sequence[Path]) -> Path | None:
     return max((one for one in roots if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None)
 
 
-def _broken_way(path: str) -> tuple[str, str]:
-    """Splits a path before the first way up (`..`) from what is no folder; the second part is empty without one."""
+def _ways_up(path: str) -> Iterator[tuple[str, str]]:
+    """Yields a path in two parts at each way up (`..`) that has a name before it; the second part begins with it."""
     parts = path.split(os.sep)
     for place, part in enumerate(parts):
-        before = os.sep.join(parts[:place])
-        if part == os.pardir and before and not os.path.isdir(before):
-            return before, os.sep.join(parts[place:])
-    return path, ""
+        if part == os.pardir and any(one not in ("", os.curdir, os.pardir) for one in parts[:place]):
+            yield os.sep.join(parts[:place]), os.sep.join(parts[place:])
 
 
 def _is_foreign(name: str) -> bool:
