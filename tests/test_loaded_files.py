@@ -612,6 +612,22 @@ def test_a_link_that_leads_nowhere_that_can_be_asked_is_listed_as_a_link(root: P
 
 
 @linux_only
+@pytest.mark.parametrize("target", [".", ".."])
+@pytest.mark.parametrize(
+    "code",
+    ["glob.glob('d/**', recursive=True)", "list(os.walk('d', followlinks=True))", "os.listdir('d/b' + '/y' * 40)"],
+)
+def test_a_folder_that_links_lead_back_to_is_listed_as_it_is_found_again(root: Path, code: str, target: str) -> None:
+    (root / "d/b").mkdir(parents=True)
+    (root / "d/b/y").symlink_to(target)
+    sources, _, _, asked = seen_and_asked(root, f"import contextlib, glob\nwith contextlib.suppress(OSError): {code}")
+    result = ActionResult("Reference", "k", sources=tuple(sources.items()), asked=tuple(asked.items()))
+    assert list(changes(result, (root,), root / "outputs")) == []
+    (root / "d/b/new").mkdir()
+    assert (list(changes(result, (root,), root / "outputs")) != []) is any(name.endswith("/") for name in sources)
+
+
+@linux_only
 @pytest.mark.parametrize(
     "code",
     [

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from batch_export.action import ActionResult
-from batch_export.runner.asked_about import MissingModules
+from batch_export.runner.asked_about import MissingModules, earlier_packages
 from batch_export.runner.askers import Askers
+from batch_export.runner.loaded import file_of
+from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.used_packages import UsedPackages
 from batch_export.sources import distributions, file_digests, file_times, search_path
 from batch_export.sources.import_names import ImportNames
+from batch_export.sources.module_forms import ModuleStates
 from batch_export.sources.recorded import changes
 
 
@@ -71,6 +74,89 @@ def test_a_module_that_another_distribution_adds_to_a_namespace_counts(
         del sys.modules[name]
 
 
+def test_a_module_that_comes_into_an_installed_packages_folder_counts(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    (site / "whole").mkdir()
+    (site / "whole/__init__.py").write_text("")
+    (site / "whole-1.0.dist-info").mkdir()
+    (site / "whole-1.0.dist-info/RECORD").write_text("whole/__init__.py,sha256=1,1\n")
+    importlib.invalidate_caches()
+    missing = MissingModules(Askers(()))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, missing])
+    with pytest.raises(ImportError):
+        importlib.import_module("whole.local_settings")
+    del sys.modules["whole"]
+    assert missing.shared == {"whole.local_settings"}
+    packages = ((f"{distributions.WITHOUT_METADATA}whole.local_settings", distributions.ABSENT),)
+    result = ActionResult("Reference", "k", packages=packages)
+    assert list(changes(result, [], tmp_path)) == []
+    (site / "whole/local_settings.py").write_text("")
+    distributions.look_again()
+    (told,) = changes(result, [], tmp_path)
+    assert told.startswith("package whole.local_settings: absent -> content ")
+
+
+def test_a_package_in_an_earlier_folder_of_packages_is_imported_in_anothers_place(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = tmp_path / "earlier/site-packages"
+    earlier.mkdir(parents=True)
+    monkeypatch.setattr(search_path, "_kept", [])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), str(earlier), *sys.path])
+    monkeypatch.delitem(sys.modules, "firstly", raising=False)
+    importlib.import_module("firstly")
+    places = earlier_packages(["firstly", "json", "nosuch"], file_of, "")
+    del sys.modules["firstly"]
+    assert places == {str(earlier / "firstly")}
+    result = ActionResult("Reference", "k", asked=tuple((place, ModuleStates(()).of(place)) for place in places))
+    assert list(changes(result, [], tmp_path)) == []
+    (earlier / "firstly").mkdir()
+    (earlier / "firstly/__init__.py").write_text("")
+    assert list(changes(result, [], tmp_path)) == [f"{earlier}/firstly: no module -> module firstly/__init__.py"]
+
+
+@pytest.mark.parametrize(
+    ("lists", "unlisted"),
+    [
+        ("whole/__init__.py,sha256=1,1\nwhole/late.py,sha256=1,1\nwhole/w.txt,sha256=1,1\n", set()),
+        ("whole/__init__.py,sha256=1,1\nwhole/w.txt,sha256=1,1\n", {"late.py"}),
+        ("whole/__init__.py,sha256=1,1\nwhole/late.py,,\nwhole/w.txt,,\n", {"late.py", "w.txt"}),
+        ("", {"__init__.py", "late.py", "w.txt"}),
+    ],
+    ids=["listed", "made after the installation", "listed without hashes", "nothing is listed"],
+)
+def test_what_no_list_has_counts_by_itself_modules_too(
+    site: Path, monkeypatch: pytest.MonkeyPatch, lists: str, unlisted: set[str]
+) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    (site / "whole/__pycache__").mkdir(parents=True)
+    (site / "whole-1.0.dist-info").mkdir()
+    (site / "whole-1.0.dist-info/RECORD").write_text(lists)
+    (site / "whole-1.0.dist-info/top_level.txt").write_text("whole\n")
+    modules = [str(site / "whole" / name) for name in ("__init__.py", "late.py")]
+    opened = [modules[0], str(site / "whole/__pycache__/late.cpython-311.pyc"), str(site / "whole/w.txt")]
+    for name in (*modules, *opened):
+        Path(name).touch()
+    of_packages = OpenedOfPackages()
+    assert of_packages.look(opened, modules, lambda folder: folder) == {str(site / "whole/w.txt")}
+    assert {*of_packages.unlisted} == {str(site / "whole" / name) for name in unlisted}
+
+
+@pytest.mark.parametrize("name", ["METADATA", "entry_points.txt"])
+@pytest.mark.parametrize("direct", ['{"url": "file:///w.whl"}', '{"url": "file:///w", "dir_info": {"editable": true}}'])
+def test_what_programs_ask_of_metadata_is_part_of_the_state_of_what_came_from_a_path(
+    site: Path, name: str, direct: str
+) -> None:
+    info = site / "firstly-1.0.dist-info"
+    (info / "direct_url.json").write_text(direct)
+    before = distributions.state("firstly")
+    (info / name).write_text("Summary: another\n")
+    distributions.look_again()
+    assert distributions.state("firstly") != before
+
+
 def test_what_a_distributions_record_lists_is_part_of_its_state(site: Path) -> None:
     record = site / "firstly-1.0.dist-info/RECORD"
     listed = record.read_text()
@@ -121,7 +207,8 @@ def test_a_long_record_is_read_once_by_all_processes(
         ("firstly/made.txt", {"RECORD": "", "SOURCES.txt": "firstly/w.txt\n"}, False),
         ("firstly/made.txt", {"RECORD": "", "SOURCES.txt": "firstly/made.txt\n"}, True),
         ("firstly/made.txt", {"RECORD": "", "installed-files.txt": "../firstly/w.txt\n../firstly/made.txt\n"}, True),
-        ("firstly/made.txt", {"RECORD": "", "top_level.txt": "firstly\n"}, True),  # nobody knows
+        ("firstly/made.txt", {"RECORD": "", "top_level.txt": "firstly\n"}, False),
+        ("firstly/w.txt", {"RECORD": "firstly/w.txt,,\n"}, False),
         ("nobodys/made.txt", {"RECORD": "firstly/w.txt,,\n"}, False),
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from types import ModuleType
 
@@ -15,7 +15,9 @@ from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.opened import Opened
 from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_step, without_size
+from batch_export.sources.closure import is_installed
 from batch_export.sources.module_forms import module_of
+from batch_export.sources.search_path import package_folders
 
 _AS_FOLDER = (os.sep, f"{os.sep}{os.curdir}")
 """Ends a path that is that of a folder, or of none."""
@@ -35,7 +37,9 @@ class MissingModules:
         self.tops: set[str] = set()
         """Those of the top level, by name."""
         self.shared: set[str] = set()
-        """Those of packages without a file (namespaces), to which each distribution may add modules, by name."""
+        """Those of packages without a file (namespaces) or in folders of installed packages, to which others may add
+        modules, by name.
+        """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -44,12 +48,18 @@ class MissingModules:
         if self._askers.count(sys._getframe(1), importing=True):
             if path is None:
                 self.tops.add(name)
-            elif getattr(sys.modules.get(name.rpartition(".")[0]), "__file__", None) is None:
+            elif _may_get_more(name.rpartition(".")[0]):
                 self.shared.add(name)
             for folder in list(sys.path if path is None else path):
                 place = os.path.abspath(os.path.join(folder, name.rpartition(".")[2]))
                 self.paths.update(place + suffix for suffix in ("", *SOURCE_SUFFIXES, *EXTENSION_SUFFIXES))
         return None
+
+
+def _may_get_more(package: str) -> bool:
+    """Whether modules may be added to a package that are no local ones."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return not isinstance(file, str) or is_installed(os.path.abspath(file))
 
 
 def states(
@@ -103,6 +113,23 @@ def earlier_places(modules: Mapping[str, str]) -> set[str]:
         if home in folders:  # else it was not found by its name
             found.update(os.path.join(folder, name) for folder in folders[: folders.index(home)])
     return found
+
+
+def earlier_packages(tops: Iterable[str], file_of: Callable[[str], str | None], aside: str) -> set[str]:
+    """Returns where an import would look among the installed packages before it found one of them: paths without an
+    ending.
+
+    Args:
+        tops: top-level modules and packages.
+        file_of: the file of a loaded module; None when it has none.
+        aside: a folder whose packages do not count; empty: there is none.
+    """
+    folders = package_folders()
+    files = {
+        top: file for top in tops if (file := file_of(top)) and os.path.dirname(module_of(file) or file) in folders
+    }
+    found = {place for place in earlier_places(files) if os.path.dirname(place) in folders}
+    return {place for place in found if not aside or not place.startswith(aside + os.sep)}
 
 
 def _search_places(package: str) -> list[str]:

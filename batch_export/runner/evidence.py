@@ -12,9 +12,10 @@ from pathlib import Path
 
 from batch_export.digest import Digest
 from batch_export.plan.matrix import PlannedCell
+from batch_export.runner.asked_about import earlier_packages
 from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
-from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.loaded import LoadedFiles, file_of
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
@@ -85,7 +86,8 @@ class Evidence:
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
         tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
         modules = ModuleStates(self._roots)
-        instead = {(top, modules.of(top)) for top in tops}  # local ones would be imported in their place
+        others = earlier_packages(tops, file_of, self._layer)
+        instead = {(top, modules.of(top)) for top in (*tops, *others)}  # they would be imported in their place
         asked = tuple(sorted(instead.union(asked)))
         if self._layer:
             packages = distributions.outside(packages, self._layer)

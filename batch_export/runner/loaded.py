@@ -355,7 +355,7 @@ class LoadedFiles:
             if recorded is None:
                 continue
             is_metadata = ending == METADATA_OF
-            if os.path.isdir(real):
+            if os.path.isdir(real) and os.path.isdir(name):
                 try:
                     digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
                 except OSError:

@@ -1,5 +1,5 @@
-"""Which files of installed packages a child has opened that are no modules of its own: a package's data, a library that
-C code loads, all of a package that only holds data.
+"""Which files of installed packages a child has opened: those that are no modules of its own (a package's data, a
+library that C code loads, all of a package that only holds data), and those that no metadata lists.
 
 Paths that were opened and the files of modules arrive; files leave, whose owners' versions then count, and those that
 no distribution lists, which count one by one. Whose the modules are imports tell (`used_packages.py`).
@@ -13,8 +13,11 @@ from importlib.machinery import all_suffixes
 
 from batch_export.runner.opened import is_of_package
 from batch_export.sources import distributions
+from batch_export.sources.toolchain import DISTRIBUTIONS
 
 _OF_MODULES = (*all_suffixes(), ".so")
+_BY_VERSION = frozenset(map(distributions.normal, DISTRIBUTIONS))
+"""Whose modules count by the version alone."""
 
 
 class OpenedOfPackages:
@@ -40,11 +43,19 @@ class OpenedOfPackages:
             self._looked_at.add(name)
             folder, file = os.path.split(name)
             for path in {name, os.path.join(real_folder(folder), file)}:
-                if not is_of_package(path) or path in modules or distributions.source_of(path) in modules:
+                if not is_of_package(path):
                     continue
-                if os.path.isfile(path):
+                if path in modules or distributions.source_of(path) in modules:
+                    self._take_module(path if path in modules else distributions.source_of(path))
+                elif os.path.isfile(path):
                     self._take(path, name)
         return frozenset(self._owned)
+
+    def _take_module(self, path: str) -> None:
+        """Takes a module that its owner does not list: it was made or put there after the installation."""
+        owners = distributions.owners_of_files([path])
+        if owners and not (owners & _BY_VERSION or self._is_whole(owners) or distributions.lists(path)):
+            self.unlisted[path] = path
 
     def _take(self, path: str, name: str) -> None:
         owners = distributions.owners_of_files([path])

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -34,8 +34,14 @@ _BUILT = "#"
 ALL = "*"
 """The name that stands for every installed distribution, for code that looked them all over."""
 
+_looks: list[None] = []
+"""One for each `look_again`."""
+
 _OLDER_LISTS = {"SOURCES.txt": os.pardir, "installed-files.txt": os.curdir}
 """What lists a distribution's files where there is no RECORD, and from which folder, seen from the metadata."""
+
+_ASKED_FOR = ("METADATA", "entry_points.txt")
+"""What of a distribution's metadata programs ask for."""
 
 METADATA_SUFFIXES = (".dist-info", ".egg-info")
 
@@ -45,8 +51,8 @@ def state(name: str) -> str:
 
     A version and what the RECORD lists stand for what comes from an index or a folder of wheels, which may be built
     again under one version. What was installed from a path, an archive or a repository may also be edited where it is:
-    a digest of its files stands for it, which are looked at once until `look_again`. An editable install's files are
-    local sources, recorded one by one.
+    a digest of its files stands for it, which are looked at once until `look_again`, and of what programs ask of its
+    metadata. An editable install's other files are local sources, recorded one by one.
 
     Args:
         name: as `owners` returns it, or what stands for others.
@@ -78,6 +84,7 @@ def told(before: str, now: str) -> str:
 
 def look_again() -> None:
     """Says that packages' files may have changed since they were looked at; called by who opens a store."""
+    _looks.append(None)
     _files_now.cache_clear()
     start_up.state.cache_clear()
 
@@ -113,8 +120,10 @@ def _all(aside: str = "") -> str:
 
 
 def path_stamp() -> tuple[tuple[str, int], ...]:
-    """Returns what changes whenever a package is installed into a folder on `sys.path`, or removed from it."""
-    return tuple((entry, _changed(entry or os.getcwd())) for entry in search_path())
+    """Returns what changes whenever a package is installed into a folder on `sys.path`, or removed from it, and with
+    each `look_again`.
+    """
+    return (("", len(_looks)), *((entry, _changed(entry or os.getcwd())) for entry in search_path()))
 
 
 def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
@@ -132,9 +141,15 @@ def owners(modules: Iterable[tuple[str, str]]) -> set[str]:
     return {_owner(entry, unit, _changed(entry)) for entry, unit in tops}
 
 
-def _entries() -> list[str]:
+def _entries() -> tuple[str, ...]:
     """The folders on the path, the innermost first."""
-    return sorted({os.path.abspath(entry or os.getcwd()) for entry in search_path()}, key=len, reverse=True)
+    path = search_path()
+    return _innermost_first(path, "" if all(map(os.path.isabs, path)) else os.getcwd())
+
+
+@lru_cache(maxsize=16)
+def _innermost_first(path: tuple[str, ...], current: str) -> tuple[str, ...]:
+    return tuple(sorted({os.path.normpath(os.path.join(current, entry)) for entry in path}, key=len, reverse=True))
 
 
 def _entry_of(file: str, entries: Iterable[str]) -> str | None:
@@ -151,8 +166,8 @@ def owners_of_files(files: Iterable[str]) -> set[str]:
 
 
 def lists(file: str) -> bool:
-    """Returns whether a file of a package is one of those that its owner's metadata lists, whose version then says
-    what it holds; also where the metadata lists none.
+    """Returns whether a file of a package is one of those that its owner's metadata lists, with a hash where it is a
+    RECORD: the owner's state then says what it holds.
 
     Args:
         file: in a folder on `sys.path`.
@@ -162,16 +177,17 @@ def lists(file: str) -> bool:
     metadata = entry and _listed(entry, _changed(entry)).get(_owner(entry, _unit(entry, file), _changed(entry)))
     if not entry or not metadata:
         return False
-    listed = _lists(metadata, _changed(metadata))
-    return not listed or file[len(entry) + 1 :] in listed
+    return file[len(entry) + 1 :] in _lists(metadata, _changed(metadata))
 
 
 @cache
 def _lists(metadata: str, changed: int) -> frozenset[str]:
-    """The files that a distribution's metadata lists, as paths from the folder that it lies in."""
+    """The files that a distribution's metadata lists, as paths from the folder that it lies in; not those of which its
+    RECORD says no hash.
+    """
     own = os.path.basename(metadata)
     texts = {name: _text(os.path.join(metadata, name), changed) for name in ("RECORD", *_OLDER_LISTS)}
-    found = {line[0] for line in csv.reader(texts["RECORD"].splitlines()) if line}
+    found = {line[0] for line in csv.reader(texts["RECORD"].splitlines()) if len(line) > 1 and line[1]}
     for name, folder in _OLDER_LISTS.items():
         found.update(os.path.normpath(os.path.join(own, folder, line)) for line in texts[name].splitlines())
     return frozenset(found)
@@ -288,7 +304,9 @@ def _state(metadata: str, changed: int) -> tuple[str, tuple[str, ...], bool]:
         editable = bool(direct.get("dir_info", {}).get("editable"))
     except (OSError, ValueError, AttributeError):
         return version, (), False
-    return version, () if editable else _installed_files(metadata), True
+    own = os.path.basename(metadata)
+    asked = tuple(f"{own}/{name}" for name in _ASKED_FOR)
+    return version, asked if editable else (*asked, *_installed_files(metadata)), True
 
 
 def _version(metadata: str) -> str:

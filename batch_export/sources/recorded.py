@@ -194,7 +194,7 @@ def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     real = Path(os.path.realpath(folder))
     aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
     found: list[tuple[str, bool | str, bool]] = []
-    with os.scandir(folder) as entries:
+    with os.scandir(real) as entries:  # a way with as many links as may be followed leads no further
         for entry in entries:
             name = entry.name
             if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
