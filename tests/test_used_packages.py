@@ -98,6 +98,31 @@ def test_a_module_that_comes_into_an_installed_packages_folder_counts(
     assert told.startswith("package whole.local_settings: absent -> content ")
 
 
+def test_what_would_be_imported_in_the_place_of_a_named_module_of_a_package_counts(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    (site / "whole").mkdir()
+    for name in ("__init__.py", "ext.py", "other.py"):
+        (site / "whole" / name).write_text("")
+    importlib.invalidate_caches()
+    (tmp_path / "mine.py").write_text("from whole import ext\nimport os.path, torch.nn\n")
+    used = UsedPackages(Preloaded(), ImportNames())
+    for module in ("whole.ext", "whole.other"):
+        importlib.import_module(module)
+    found = used.packages(["mine.build"], (), {"mine": str(tmp_path / "mine.py")})
+    for module in ("whole", "whole.ext", "whole.other"):
+        del sys.modules[module]
+    packages = tuple((name, state) for name, state in found if name.startswith(distributions.FORM))
+    assert packages == ((f"{distributions.FORM}whole.ext", "ext.py"),)
+    result = ActionResult("Reference", "k", packages=packages)
+    assert list(changes(result, [], tmp_path)) == []
+    (site / "whole/ext.abi3.so").write_text("")
+    distributions.look_again()
+    assert list(changes(result, [], tmp_path)) == ["package whole.ext: ext.py -> ext.abi3.so"]
+    assert distributions.outside(packages, str(site)) == ()
+
+
 def test_a_package_in_an_earlier_folder_of_packages_is_imported_in_anothers_place(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,9 +11,11 @@ from collections.abc import Collection, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from batch_export.runner.loaded import file_of
 from batch_export.runner.preload import CORE, TORCH
 from batch_export.runner.preloaded import Preloaded, owners_of
 from batch_export.sources import distributions, start_up
+from batch_export.sources.closure import is_installed
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.places import resolve_target
 from batch_export.sources.toolchain import DISTRIBUTIONS
@@ -37,6 +39,7 @@ class UsedPackages:
         self._before = frozenset(sys.modules)
         self._counted: set[str] = set()
         self._aside: set[str] = set()
+        self._named: set[str] = set()
 
     def set_aside(self) -> None:
         """Says that what was imported since the model's last step is not the model's."""
@@ -59,7 +62,7 @@ class UsedPackages:
         """
         named = {resolve_target(target)[0].partition(".")[0] for target in targets} | set(requires)
         for module, file in local.items():
-            named |= self._imports(Path(file), module)
+            named |= {name.partition(".")[0] for name in self._imports(Path(file), module)}
         named -= {_OURS, *_IN_ALL_KEYS}
         new = set(sys.modules) - self._before - self._aside
         self._counted |= new
@@ -68,7 +71,9 @@ class UsedPackages:
         found |= explicit | (distributions.owners_of_files(elsewhere) - _IN_ALL_KEYS)
         found |= owners_of(start_up.modules()) - _IN_KEYS
         found -= {distributions.normal(_OURS), *(distributions.WITHOUT_METADATA + name for name in start_up.MODULES)}
-        states = {name: distributions.state(name) for name in found}
+        states = {
+            name: distributions.state(name) for name in {*found, *map(distributions.FORM.__add__, self._within())}
+        }
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
         return tuple(sorted(states.items()))
 
@@ -95,11 +100,25 @@ class UsedPackages:
         installed = owners_of(name for name in sys.modules if name.partition(".")[0] in tops)
         return any(library in distributions.requirements(name) for name in installed - _IN_KEYS)
 
-    def _imports(self, file: Path, module: str) -> set[str]:
+    def _imports(self, file: Path, module: str) -> tuple[str, ...]:
         try:
-            return {name.partition(".")[0] for name in self._names.of(file, module)}
+            names = self._names.of(file, module)
         except OSError:
-            return set()  # it was removed meanwhile
+            return ()  # it was removed meanwhile
+        self._named.update(names)
+        return names
+
+    def _within(self) -> set[str]:
+        """The modules within installed packages that the model's sources name; not those of packages whose versions
+        alone count.
+        """
+        loaded = {name: file_of(name) for name in self._named if "." in name and name in sys.modules}
+        aside = {_OURS, *_IN_KEYS, *sys.stdlib_module_names}
+        return {
+            name
+            for name, file in loaded.items()
+            if file and is_installed(file) and distributions.normal(name.partition(".")[0]) not in aside
+        }
 
 
 def _is_absent(top: str) -> bool:

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from batch_export.digest import digest_value
@@ -24,6 +24,9 @@ from batch_export.sources.search_path import search_path
 ABSENT = "absent"
 WITHOUT_METADATA = "module:"
 """Begins the name of a package that no distribution's metadata lists; its files' content stands for it."""
+
+FORM = "form:"
+"""Begins the name of a module of a package of which counts what an import takes: `ext.abi3.so` before `ext.py`."""
 
 CONTENT = "content "
 """Begins the state of such a package."""
@@ -63,6 +66,9 @@ def state(name: str) -> str:
         return start_up.state(name)
     if name.startswith(WITHOUT_METADATA):
         return _content(name.removeprefix(WITHOUT_METADATA))
+    if name.startswith(FORM):
+        spec = _found(name.removeprefix(FORM))
+        return ABSENT if spec is None else os.path.basename(spec.origin or "")
     for entry in search_path():
         found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
         if found is not None:
@@ -104,8 +110,8 @@ def outside(states: Iterable[tuple[str, str]], folder: str) -> tuple[tuple[str, 
 
 def _place(name: str) -> str:
     """Where a package's metadata lies, or the package itself where it has none; empty where nothing is."""
-    if name.startswith(WITHOUT_METADATA):
-        spec = PathFinder.find_spec(name.removeprefix(WITHOUT_METADATA).partition(".")[0], search_path())
+    if name.startswith((WITHOUT_METADATA, FORM)):
+        spec = PathFinder.find_spec(name.partition(":")[2].partition(".")[0], search_path())
         return next(iter((spec.submodule_search_locations if spec else None) or ()), (spec and spec.origin) or "")
     listed = (_listed(entry or os.getcwd(), _changed(entry or os.getcwd())) for entry in search_path())
     return next((found[name] for found in listed if name in found), "")
@@ -331,17 +337,25 @@ def _files_now(metadata: str, names: tuple[str, ...]) -> str:
 
 def _content(module: str) -> str:
     """The state of a package without metadata, found on the path but not imported."""
+    spec = _found(module)
+    if spec is None:
+        return ABSENT
+    try:
+        folders = [Path(place) for place in spec.submodule_search_locations or ()]
+        if folders:
+            return CONTENT + digest_value([folder_digest(folder) for folder in folders])[:16]
+        return CONTENT + file_digest(Path(spec.origin or ""))[:16]
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+
+
+def _found(module: str) -> ModuleSpec | None:
+    """Where an import would find a module, of which nothing is imported."""
     places: Sequence[str] = search_path()
     spec = None
     for name in module.split("."):
         spec = PathFinder.find_spec(name, places)
         if spec is None:
-            return ABSENT
+            return None
         places = list(spec.submodule_search_locations or ())
-    try:
-        folders = [Path(place) for place in places or ()]
-        if folders:
-            return CONTENT + digest_value([folder_digest(folder) for folder in folders])[:16]
-        return CONTENT + file_digest(Path(spec.origin or ""))[:16] if spec else ABSENT
-    except OSError as error:
-        return f"unreadable: {error.strerror}"
+    return spec

@@ -101,7 +101,7 @@ def _called(package: str) -> str:
     if package in start_up.NAMES:
         return f"what starts with Python, {package.removeprefix(start_up.PREFIX)}"
     told = "(any: all were listed)" if package == distributions.ALL else package
-    return f"package {told.removeprefix(distributions.WITHOUT_METADATA)}"
+    return f"package {told.removeprefix(distributions.WITHOUT_METADATA).removeprefix(distributions.FORM)}"
 
 
 def _told(before: str, now: str) -> str:
