@@ -74,6 +74,7 @@ _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "log2": _by_tensor(torch.log2),
     "log10": _by_tensor(torch.log10),
     "exp": _by_tensor(torch.exp),
+    "exp2": _by_tensor(torch.exp2),
     "fabs": _by_tensor(torch.abs),
     "radians": _by_tensor(torch.deg2rad),
     "degrees": _by_tensor(torch.rad2deg),
