@@ -477,6 +477,6 @@ def test_a_branch_of_the_example_is_found_by_special_values(tmp_path: Path, name
         "runs"
     ]
     worst = {facts.get("variant", ""): facts["outputs"][0]["max_abs"] for facts in runs}
-    assert set(worst) == {"", *VerifyConfig().special} - {"padding"}
+    assert set(worst) == {"", *VerifyConfig().special}
     assert worst[""] == 0
     assert max(worst.values()) > 0.01

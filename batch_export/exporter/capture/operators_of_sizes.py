@@ -26,9 +26,17 @@ _MAX, _MIN = builtins.max, builtins.min
 _DYNAMOS = "torch._dynamo.variables.builtin"
 """Asks whether a function is `max`: any other in its place is `min` to it."""
 _DIFFERENCES = ("__xor__", "__rxor__")
+
+
+def _remainder(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Python's, of which a zero has the divisor's sign."""
+    rest = torch.remainder(one, other)
+    return torch.where(rest == 0, torch.copysign(torch.zeros_like(rest), other), rest)
+
+
 _QUOTIENTS = (
     *(("__floordiv__", torch.floor_divide, False), ("__rfloordiv__", torch.floor_divide, True)),
-    *(("__mod__", torch.remainder, False), ("__rmod__", torch.remainder, True)),
+    *(("__mod__", _remainder, False), ("__rmod__", _remainder, True)),
 )
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _FEWEST = 3
