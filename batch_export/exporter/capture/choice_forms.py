@@ -105,6 +105,7 @@ def statements(node: ast.If) -> Iterator[ast.AST]:
 
 
 def is_plain(node: ast.AST) -> bool:
+    """Whether a statement only gives names values, or an expression only computes."""
     match node:
         case ast.Pass():
             return True
