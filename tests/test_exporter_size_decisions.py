@@ -346,3 +346,34 @@ def written_between(x: Tensor) -> Tensor:
 
 def test_data_that_is_written_to_between_two_questions_is_asked_anew() -> None:
     is_right_at_all_sizes(written_between, 6)
+
+
+def _many_pieces(x: Tensor) -> Tensor:
+    n = x.shape[1] - 3
+    return x * 2 if n and 100 // n > 20 else x + 1
+
+
+def _of_a_rest(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    if n > 3 and 10 % (n - 3) == 1:
+        return x.cumsum(1)
+    return x - 3
+
+
+def _or_a_quotient(x: Tensor) -> Tensor:
+    n = x.shape[1]
+    return x[:, :1] if n == 4 or divmod(30, n - 4)[0] == 6 else x
+
+
+def _kept_answer(x: Tensor) -> Tensor:
+    n = x.shape[1] - 5
+    fits = n > 0 and 12 % n == 0
+    return x * 2 if fits else x
+
+
+@pytest.mark.parametrize("function", [_many_pieces, _of_a_rest, _or_a_quotient, _kept_answer])
+@pytest.mark.parametrize("length", [1, 8])
+def test_what_python_does_not_divide_by_zero_fails_in_no_file(
+    function: Callable[[Tensor], Tensor], length: int
+) -> None:
+    is_right_at_all_sizes(function, length)

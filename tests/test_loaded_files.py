@@ -728,3 +728,18 @@ def test_a_file_of_a_later_root_is_not_taken_for_one_of_its_name(tmp_path: Path)
     (second / "data.txt").write_text("2")
     assert name is not None
     assert first_of(name, (first, second)) == second / "data.txt"
+
+
+@linux_only
+@pytest.mark.parametrize("code", ["open('data.txt').close()", "os.path.exists('data.txt')", "os.listdir('folder')"])
+def test_what_is_gone_is_not_found_in_a_later_root(root: Path, tmp_path: Path, code: str) -> None:
+    later = tmp_path / "later"
+    for folder in (root, later):
+        (folder / "folder").mkdir(parents=True)
+        (folder / "data.txt").write_text("1")
+    sources, _, _, asked = seen_and_asked(root, code)
+    result = ActionResult("Reference", "k", sources=tuple(sources.items()), asked=tuple(asked.items()))
+    assert list(changes(result, (root, later), root / "outputs")) == []
+    (root / "data.txt").unlink()
+    (root / "folder").rmdir()
+    assert list(changes(result, (root, later), root / "outputs")) != []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
 from batch_export.runner.opened import Opened
@@ -17,9 +16,8 @@ from batch_export.runner.system_folders import is_systems_own
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, is_side_file
 from batch_export.sources.places import models_dir
-from batch_export.sources.recorded import first_of, is_first
+from batch_export.sources.recorded import first_of, is_first, is_of_modules
 
-_OF_MODULES = frozenset({*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".so"})
 _OWN = str(PACKAGE) + os.sep
 _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
@@ -159,7 +157,7 @@ class Names:
         if first_of(f"{relative}{ending}", self._roots) not in (path, None):
             return str(path)
         home = _home(path, self._roots)
-        is_found_by_name = home in (None, self._roots[0]) or path.suffix in _OF_MODULES
+        is_found_by_name = home in (None, self._roots[0]) or is_of_modules(str(path))
         return relative if is_found_by_name else str(path)
 
 

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
 
 from batch_export.action import ActionResult
@@ -39,6 +40,7 @@ __pycache__ .git .hg .svn .gitignore .gitattributes .DS_Store .directory .cache 
 """
 _OF_TOOLS = frozenset(_TOOLS.split())
 """What editors, shells, tests and version control leave in a folder, none of it for a model."""
+_OF_MODULES = frozenset({*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".so"})
 _UNLISTED = BYTECODE_SUFFIXES + LEFT_BEHIND_SUFFIXES
 _BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
@@ -147,33 +149,37 @@ def current_digest(name: str, roots: Sequence[Path], store: Path) -> str:
 
 
 def first_of(name: str, roots: Sequence[Path]) -> Path | None:
-    """Returns the file or folder of that name: in the zoo, in the first root that has it, or by its absolute path."""
-    if name.startswith(ZOO_PACKAGE + "/"):
-        candidates = [models_dir() / name.removeprefix(ZOO_PACKAGE + "/")]
-    elif os.path.isabs(name):
-        candidates = [Path(name)]
-    else:
-        candidates = [root / name for root in roots]
+    """Returns the file or folder of that name: in the zoo, by its absolute path, or in the first root that has it.
+
+    What is no module was opened by its place, not looked for: it is in the first root or nowhere.
+    """
     kind = stat.S_ISDIR if name.endswith(os.sep) else stat.S_ISREG
-    return next((path for path in candidates if kind(_mode(path))), None)
+    return next((path for path in map(Path, _candidates(name, roots)) if kind(_mode(path))), None)
+
+
+def is_of_modules(name: str) -> bool:
+    """Whether a path is one that an import may look for in each root."""
+    return os.path.splitext(name)[1] in _OF_MODULES
+
+
+def _candidates(name: str, roots: Sequence[Path]) -> list[str]:
+    if name.startswith(ZOO_PACKAGE + "/"):
+        return [os.path.join(models_dir(), name.removeprefix(ZOO_PACKAGE + "/"))]
+    if os.path.isabs(name):
+        return [name]
+    return [os.path.join(root, name) for root in (roots if is_of_modules(name) else roots[:1])]
 
 
 def _place(name: str, roots: Sequence[Path]) -> str:
     """Where that name is in the first root that has anything of it; in the last one, if none has."""
-    if name.startswith(ZOO_PACKAGE + "/"):
-        return os.path.join(models_dir(), name.removeprefix(ZOO_PACKAGE + "/"))
-    place = name
-    for root in roots:
-        place = os.path.join(root, name)
-        if os.path.lexists(place):
-            break
-    return place
+    candidates = _candidates(name, roots)
+    return next((one for one in candidates if os.path.lexists(one)), candidates[-1] if candidates else name)
 
 
 def is_first(name: str, path: str, roots: Sequence[Path]) -> bool:
-    """Whether the name leads to that path, or nowhere."""
+    """Whether the name leads to that path, or nowhere as that of a module that no root has."""
     place = _place(name, roots)
-    return place == path or not os.path.lexists(place)
+    return place == path or (is_of_modules(name) and not os.path.lexists(place))
 
 
 def _mode(path: Path) -> int:

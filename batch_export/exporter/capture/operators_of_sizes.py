@@ -15,6 +15,7 @@ import contextlib
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 from unittest.mock import patch
 
@@ -39,6 +40,7 @@ _QUOTIENTS = (
     *(("__mod__", _remainder, False), ("__rmod__", _remainder, True)),
 )
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
+_MAY_BE_UNREACHED: ContextVar[bool] = ContextVar("_MAY_BE_UNREACHED", default=False)
 _FEWEST = 3
 """Fewer whole numbers are handed to operators by torch itself."""
 
@@ -95,7 +97,7 @@ def _divided(
     def divided(one: Any, other: Any) -> Any:
         given = {type(one), type(other)}
         if not given <= _NUMBERS or given.isdisjoint({float, torch.SymFloat}):
-            return own(one, other)
+            return _apart_from_zero(own, one, other, is_reversed) if _MAY_BE_UNREACHED.get() else own(one, other)
         numbers = [torch.scalar_tensor(number, dtype=torch.float64) for number in (one, other)]
         made: Any = function(*(numbers[::-1] if is_reversed else numbers)).item()
         for number in (one, other):
@@ -104,3 +106,26 @@ def _divided(
         return made
 
     return divided
+
+
+def by_what_is_not_zero(part: Callable[[], Any]) -> Any:
+    """Returns what a function does, in which whole numbers of sizes are divided by 1 wherever the divisor is 0.
+
+    Python does not work out the second part of `n and 100 // n > 5` where `n` is 0; a file works out both.
+
+    Args:
+        part: such a part.
+    """
+    token = _MAY_BE_UNREACHED.set(True)
+    try:
+        return part()
+    finally:
+        _MAY_BE_UNREACHED.reset(token)
+
+
+def _apart_from_zero(own: Callable[[Any, Any], Any], one: Any, other: Any, is_reversed: bool) -> Any:
+    divisor = one if is_reversed else other
+    if not isinstance(divisor, torch.SymInt):
+        return own(one, other)
+    divisor = divisor + 1 - torch.sym_min(divisor * divisor, 1)
+    return own(divisor, other) if is_reversed else own(one, divisor)

@@ -18,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
+from batch_export.exporter.capture.operators_of_sizes import by_what_is_not_zero
 from batch_export.exporter.capture.size_questions import named_question
 
 COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST = (
@@ -144,7 +145,7 @@ def _value(parts: Sequence[Callable[[], Any]], *, until: bool) -> Any:
     """
     made: Any = None
     for place, part in enumerate(parts):
-        value = part()
+        value = part() if made is None else _as_unreached(part)
         is_last = place == len(parts) - 1
         answer = _truth(value) if isinstance(value, torch.SymBool) else value
         if isinstance(answer, Tensor) and answer.dtype is torch.bool and not answer.dim():
@@ -163,6 +164,11 @@ def _value(parts: Sequence[Callable[[], Any]], *, until: bool) -> Any:
     return made
 
 
+def _as_unreached(part: Callable[[], Any]) -> Any:
+    """A part of `a and b` that Python may not reach at some sizes, where the file works it out all the same."""
+    return part() if torch.compiler.is_dynamo_compiling() else by_what_is_not_zero(part)
+
+
 def _all_of(answers: Sequence[Any]) -> Any:
     return _joined(map(_known, answers), until=False)
 
@@ -179,7 +185,7 @@ def _joined(parts: Iterable[Callable[[], Any]], *, until: bool) -> Any:
     """Several parts as Python asks them: the first one that is known to decide ends it."""
     made: Any = not until
     for part in parts:
-        value = part()
+        value = _as_unreached(part) if isinstance(made, Tensor) else part()
         if isinstance(value, Tensor):
             both = torch.logical_or if until else torch.logical_and
             made = _both(both, made, value) if isinstance(made, Tensor) else value
