@@ -12,7 +12,7 @@ import ast
 import contextlib
 import copy
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard, TypeVar
 
@@ -203,7 +203,8 @@ class _Choices(ast.NodeTransformer):
     def _with_writes(self, node: ast.If) -> list[ast.stmt]:
         """An `if` in a round whose sides only write: these, for an operator's round, beside what else it is."""
         self.count += 1
-        writes = choice_writes.in_round(node, _computing)
+        of = sorted(called_of([*node.body, *node.orelse, node.test]))
+        writes = [*_checked(of, self.count), *choice_writes.in_round(node, _computing)]
         plain = self._as_choice(node) if is_choice(node) else self._within(node)
         test = ast.parse(f"{IN_ROUND}()", mode="eval").body
         made = ast.If(test, writes, plain if isinstance(plain, list) else [plain])
@@ -262,8 +263,7 @@ class _Choices(ast.NodeTransformer):
         if any(text in made_here for text, _ in of):  # it may be something that was given another name
             of = [*((text, name) for text, name in of if text not in made_here)]
             of += [(name, "add") for name in sorted(handed_on(statements(node)) - made_here)]
-        called = _listed(f"({text}, {name!r})" for text, name in of)
-        check += [_line(f"__called_{number}__ = {COMPUTED}(({called}))")] if of else []  # in a loop's round, too
+        check += _checked(of, number)
         test = ast.parse(f"{BY_DATA}({asked})", mode="eval").body
         plain = ast.If(ast.Name(asked, ast.Load()), copy.deepcopy(node.body), copy.deepcopy(node.orelse))
         return [question, *effects.before, ast.If(test, [*check, *choice], [plain]), *effects.behind]
@@ -295,6 +295,12 @@ class _Choices(ast.NodeTransformer):
                 self.count = inner.count
                 return made if isinstance(made, list) else [statement]
         return [_computing(statement)]
+
+
+def _checked(of: Sequence[tuple[str, str]], number: int) -> list[ast.stmt]:
+    """A look at what is called, which may do more than compute; a statement that a loop's round may have, too."""
+    called = _listed(f"({text}, {name!r})" for text, name in of)
+    return [_line(f"__called_{number}__ = {COMPUTED}(({called}))")] if of else []
 
 
 class _Computing(ast.NodeTransformer):

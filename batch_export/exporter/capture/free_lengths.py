@@ -21,7 +21,6 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import (
     conjugated_writes,
-    decided_by_sizes,
     deciding_sizes,
     free_forms,
     free_matrix_norms,
@@ -33,37 +32,13 @@ from batch_export.exporter.capture import (
     whole_windows,
 )
 from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture.operators_of_sizes import by_tensors
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 
 
-def _by_tensor(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], Any]:
-    """A function of a symbolic number by way of a tensor: torch.export keeps no other form of it in a graph."""
-
-    def symbolic(number: Any) -> object:
-        made: object = function(torch.scalar_tensor(number, dtype=torch.float64)).item()
-        decided_by_sizes.note(made, number)
-        return made
-
-    return symbolic
-
-
-def _by_tensors(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[Any, Any], Any]:
-    """The same of two numbers, of which one may be Python's."""
-
-    def symbolic(one: Any, other: Any) -> object:
-        numbers = [torch.scalar_tensor(number, dtype=torch.float64) for number in (one, other)]
-        made: object = function(*numbers).item()
-        for number in (one, other):
-            if isinstance(number, _SYMBOLIC):
-                decided_by_sizes.note(made, number)
-        return made
-
-    return symbolic
-
-
 def _log(number: Any, *base: Any) -> object:
-    natural = _by_tensor(torch.log)(number)
+    natural = by_tensors(torch.log)(number)
     return natural / math.log(base[0]) if base else natural
 
 
@@ -71,17 +46,17 @@ _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": lambda number: torch._sym_sqrt(number),  # type: ignore[attr-defined]
     "isqrt": lambda number: torch.sym_int(torch._sym_sqrt(number)),  # type: ignore[attr-defined]
     "log": _log,
-    "log2": _by_tensor(torch.log2),
-    "log10": _by_tensor(torch.log10),
-    "exp": _by_tensor(torch.exp),
-    "exp2": _by_tensor(torch.exp2),
-    "fabs": _by_tensor(torch.abs),
-    "radians": _by_tensor(torch.deg2rad),
-    "degrees": _by_tensor(torch.rad2deg),
-    **{name: _by_tensor(getattr(torch, name)) for name in ("log1p", "expm1", "erf", "erfc", "lgamma")},
-    **{name: _by_tensor(getattr(torch, name)) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
-    **{name: _by_tensor(getattr(torch, name)) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
-    **{name: _by_tensors(getattr(torch, name)) for name in ("atan2", "hypot", "fmod", "copysign")},
+    "log2": by_tensors(torch.log2),
+    "log10": by_tensors(torch.log10),
+    "exp": by_tensors(torch.exp),
+    "exp2": by_tensors(torch.exp2),
+    "fabs": by_tensors(torch.abs),
+    "radians": by_tensors(torch.deg2rad),
+    "degrees": by_tensors(torch.rad2deg),
+    **{name: by_tensors(getattr(torch, name)) for name in ("log1p", "expm1", "erf", "erfc", "lgamma")},
+    **{name: by_tensors(getattr(torch, name)) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
+    **{name: by_tensors(getattr(torch, name)) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
+    **{name: by_tensors(getattr(torch, name)) for name in ("atan2", "hypot", "fmod", "copysign")},
 }
 
 _METHODS = {

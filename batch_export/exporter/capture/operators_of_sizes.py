@@ -29,6 +29,29 @@ _DYNAMOS = "torch._dynamo.variables.builtin"
 _DIFFERENCES = ("__xor__", "__rxor__")
 
 
+_NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
+_MAY_BE_UNREACHED: ContextVar[bool] = ContextVar("_MAY_BE_UNREACHED", default=False)
+_FEWEST = 3
+"""Fewer whole numbers are handed to operators by torch itself."""
+
+
+def by_tensors(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Returns a function of symbolic and plain numbers by way of tensors, for what has no other form in a graph.
+
+    Args:
+        function: of tensors of float64, of which the result is one number.
+    """
+
+    def symbolic(*numbers: Any) -> Any:
+        made: Any = function(*[torch.scalar_tensor(number, dtype=torch.float64) for number in numbers]).item()
+        for number in numbers:
+            if isinstance(number, (torch.SymInt, torch.SymFloat)):
+                decided_by_sizes.note(made, number)
+        return made
+
+    return symbolic
+
+
 def _remainder(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Python's, of which a zero has the divisor's sign."""
     rest = torch.remainder(one, other)
@@ -39,10 +62,6 @@ _QUOTIENTS = (
     *(("__floordiv__", torch.floor_divide, False), ("__rfloordiv__", torch.floor_divide, True)),
     *(("__mod__", _remainder, False), ("__rmod__", _remainder, True)),
 )
-_NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
-_MAY_BE_UNREACHED: ContextVar[bool] = ContextVar("_MAY_BE_UNREACHED", default=False)
-_FEWEST = 3
-"""Fewer whole numbers are handed to operators by torch itself."""
 
 
 @contextlib.contextmanager
@@ -98,12 +117,7 @@ def _divided(
         given = {type(one), type(other)}
         if not given <= _NUMBERS or given.isdisjoint({float, torch.SymFloat}):
             return _apart_from_zero(own, one, other, is_reversed) if _MAY_BE_UNREACHED.get() else own(one, other)
-        numbers = [torch.scalar_tensor(number, dtype=torch.float64) for number in (one, other)]
-        made: Any = function(*(numbers[::-1] if is_reversed else numbers)).item()
-        for number in (one, other):
-            if isinstance(number, (torch.SymInt, torch.SymFloat)):
-                decided_by_sizes.note(made, number)
-        return made
+        return by_tensors(function)(*((other, one) if is_reversed else (one, other)))
 
     return divided
 
