@@ -219,7 +219,7 @@ class RunnerSpec:
     """How cells are run.
 
     Attributes:
-        n_jobs: children at once; -1: one per core.
+        n_jobs: children at once; -1: one per core, -2: one less, and so on.
         timeout_s: wall time of one action.
         memory_gb: private memory of one child, in GiB; 0: 8, or three quarters of the machine's memory if that is less.
         threads: of one inference while results are compared.

@@ -299,6 +299,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(monkeypatch: pytest.Mon
     [
         (["openvino==2026.4.*", "OpenVINO<2026"], "asks for OpenVINO twice: 'openvino==2026.4.*' and 'OpenVINO<2026'"),
         (["--index-url=http://x"], "requirement '--index-url=http://x' does not name a package"),
+        (["foo bar baz"], "requirement 'foo bar baz' does not name a package"),
         (["==1.0"], "requirement '==1.0' does not name a package; write it as in 'openvino==2026.4.*'"),
     ],
 )

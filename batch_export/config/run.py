@@ -313,7 +313,9 @@ def _check_dynamic(settings: Sequence[str], models: Sequence[ModelSpec]) -> None
 def _runner(entry: Mapping[str, Any]) -> RunnerSpec:
     spec = RunnerSpec(**entry)
     if spec.n_jobs == 0:
-        raise UsageError("runner.n_jobs must be a number of children, or -1 for one per core, got 0")
+        raise UsageError(
+            "runner.n_jobs must be a number of children, or -1 for one per core (-2: one less, and so on), got 0"
+        )
     _positive("runner.timeout_s", spec.timeout_s)
     if spec.memory_gb:
         _positive("runner.memory_gb", spec.memory_gb)

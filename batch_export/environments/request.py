@@ -108,10 +108,21 @@ def requirement_name(text: str, language: Language = "python") -> str:
     found = (_NAME if language == "python" else _NODE_NAME).match(stripped)
     if path is not None and " @ " not in stripped:
         return path.name
-    if found is None or stripped.startswith("-") or "\n" in stripped:
+    is_meant = found is not None and not stripped.startswith("-") and "\n" not in stripped
+    if found is None or not is_meant or (language == "python" and not _is_pythons(stripped)):
         example = "openvino==2026.4.*" if language == "python" else "onnxruntime-node@1.30.0"
         raise UsageError(f"An environment's requirement {text!r} does not name a package; write it as in {example!r}")
     return found.group()
+
+
+def _is_pythons(text: str) -> bool:
+    """Whether pip takes a requirement; an address is looked at when it is installed."""
+    from packaging.requirements import InvalidRequirement, Requirement  # lazy: few runs have environments
+
+    try:
+        return "://" in text or bool(Requirement(text))
+    except InvalidRequirement:
+        return False
 
 
 def local_path(text: str) -> Path | None:
