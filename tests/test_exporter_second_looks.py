@@ -239,3 +239,42 @@ def test_sizes_between_two_that_were_looked_at_count(function: Callable[[Tensor]
         for size in (1, 2, 4, 5, 6, 7, 8, 12):
             x = torch.randn(2, size) * 1000
             torch.testing.assert_close(program(x)[0], function(x))
+
+
+def filled_up(x: Tensor) -> Tensor:
+    """Joined with zeros where the length is no multiple: elsewhere the same operators, joined with nothing."""
+    rest = (8 - x.shape[1] % 8) % 8
+    if rest:
+        x = torch.cat([x, x.new_zeros(x.shape[0], rest)], dim=1)
+    return x.view(x.shape[0], -1, 8).mean(2)
+
+
+def filled_up_and_marked(x: Tensor) -> Tensor:
+    rest = (8 - x.shape[1] % 8) % 8
+    if rest:
+        x = torch.cat([x, x.new_zeros(x.shape[0], rest)], dim=1).neg()
+    return x.view(x.shape[0], -1, 8).mean(2)
+
+
+@pytest.mark.parametrize("width", first(1, [5, 8, 13]))
+def test_what_is_joined_with_nothing_is_no_limit(width: int) -> None:
+    sizes = [(2, width), (3, 8), (1, 1), (2, 16), (2, 17), (4, 24), (1, 31)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(Called(filled_up), (torch.randn(2, width),), dynamic_shapes=SHAPES)
+    for size in sizes:
+        x = torch.randn(*size)
+        torch.testing.assert_close(program(x)[0], filled_up(x))
+
+
+def test_an_operator_beside_it_counts() -> None:
+    x = torch.zeros(2, 5)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ExportWarning)
+            program = export(Called(filled_up_and_marked), (x,), dynamic_shapes=SHAPES)
+    except (DynamicShapeError, ExportWarning):
+        return
+    for width in (5, 8, 13, 16):
+        given = torch.randn(2, width)
+        torch.testing.assert_close(program(given)[0], filled_up_and_marked(given))

@@ -218,20 +218,26 @@ class Course:
         return list(otherwise_beyond(captured, examples, examples.given, capture, differs))
 
     def _beyond(self, inputs: Inputs, untried: Untried, strategies: Strategies, fixed: Collection[str]) -> Captured:
-        """The program at other sizes; axes of one element are fixed there, as torch would take them for a constant.
+        """The program at other sizes, however few it holds for.
+
+        Axes of one element are fixed there, as torch would take them for a constant.
 
         Args:
             inputs, untried, strategies: as for `otherwise_beyond`.
             fixed: further axes that are fixed, as messages call them.
         """
-        asked, leaves = self.request.asked, pytree.tree_leaves(inputs)
+        request, leaves = (
+            replace(self.request, given=inputs, untried=untried, guards="allow"),
+            pytree.tree_leaves(inputs),
+        )
+        asked = request.asked
         sizes = {axis: leaves[asked.positions[axis.where]].shape[axis.axis] for axis in asked.axes}
         single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1 or axis.text in fixed]
         if not single:
-            return by_strategies(replace(self.request, untried=untried), inputs, strategies)
+            return by_strategies(request, inputs, strategies)
         asked = copy.deepcopy(asked)
         asked.fix(single)
-        request = replace(self.request, given=inputs, asked=asked, not_held=[], refused=[], taken=[], untried=untried)
+        request = replace(request, asked=asked, not_held=[], refused=[], taken=[])
         return by_strategies(request, inputs, strategies)
 
     def _taken(self, examples: Examples) -> Iterator[Captured]:

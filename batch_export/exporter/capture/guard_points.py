@@ -114,6 +114,11 @@ def one_false_of(expressions: Iterable[object]) -> Callable[[Mapping[str, int]],
     return lambda sizes: any(is_false(*one, sizes) for one in made)
 
 
+def is_known_function(expression: object) -> bool:
+    """Whether a condition can be evaluated at sizes."""
+    return python_function(expression, symbol_names(expression)) is not None
+
+
 def holds_where_filled(expression: object) -> bool:
     """Whether a condition is true wherever no axis is empty, as far as it is evaluated; False where it cannot be."""
     names = symbol_names(expression)

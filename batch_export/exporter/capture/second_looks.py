@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture import guard_points, idle_operators
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.guards import Guard
@@ -85,13 +85,6 @@ def otherwise_beyond(
             continue
         alone = _left_out_alone(guard) if several else ()
 
-        def compared(
-            program: torch.export.ExportedProgram, *, counts: bool = bool(several), alone: bool = bool(alone)
-        ) -> None:
-            is_same = _same_with_data(captured.traced, program) if alone else _calls(program) == calls
-            if counts and not is_same:
-                raise _OtherwiseError
-
         others = [one for one in captured.guards if one is not guard]
         own = {text: name for name, text in names.items()}
         regions: list[Sequence[Guard]] = []
@@ -102,6 +95,8 @@ def otherwise_beyond(
             )
             if inputs is None:
                 break
+            at = {own[text]: size for text, size in examples.sizes_of(inputs).items() if text in own}
+            compared = functools.partial(_compare, captured.traced, at, counts=bool(several), alone=bool(alone))
             try:
                 other = capture(inputs, compared, [names[name] for name in alone if name in names])
             except (DynamicShapeError, _OtherwiseError):
@@ -115,13 +110,40 @@ def otherwise_beyond(
                 {one.condition for one in other.guards} - {one.condition for one in captured.guards} if alone else ()
             )
             is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
-            if other.harmful or asked or (is_otherwise and differs(inputs)):
+            unknown = [one for one in other.harmful if not _is_searched(one, filled, own)]
+            if unknown or asked or (is_otherwise and differs(inputs)):
                 yield guard
                 break
             regions.append(other.guards)
             filled = _further(filled, [[guard], *regions], others, near, own)
             if not filled:
                 break
+
+
+def _compare(
+    own: torch.export.ExportedProgram,
+    at: Mapping[str, int],
+    other: torch.export.ExportedProgram,
+    *,
+    counts: bool,
+    alone: bool,
+) -> None:
+    """Looks at what the model calls at other sizes.
+
+    Args:
+        own: the program.
+        at: the sizes, by symbol.
+        other: what was captured there.
+        counts: whether other operators are an answer.
+        alone: whether only those count that get data.
+
+    Raises:
+        _OtherwiseError: other operators, of which some do something there.
+    """
+    if not counts or (_same_with_data(own, other) if alone else _calls(own) == _calls(other)):
+        return
+    if alone or _busy(own, idle_operators.at(at)) != _busy(other, idle_operators.hinted):
+        raise _OtherwiseError
 
 
 def _further(
@@ -156,6 +178,13 @@ def _further(
     ]
 
 
+def _is_searched(guard: Guard, points: Sequence[guard_points.Point], symbols: Mapping[str, str]) -> bool:
+    """Whether `_further` finds the sizes at which a guard is false, since it is one of the one axis that varies."""
+    axes = {symbols.get(axis, axis) for one in points for axis in one}
+    own = {str(one) for one in getattr(guard.expression, "free_symbols", ())}
+    return len(axes) == 1 and own <= axes and guard_points.is_known_function(guard.expression)
+
+
 def _left_out_alone(guard: Guard) -> Sequence[str]:
     """The axis of which a guard leaves out one size alone, at which program and model were compared; none of others.
 
@@ -186,6 +215,13 @@ def _calls(program: torch.export.ExportedProgram) -> Sequence[str]:
     """The operators of a program in their order, without those that work sizes out."""
     called = [one.target for one in program.graph.nodes if one.op == "call_function"]
     return [str(one) for one in called if isinstance(one, torch._ops.OperatorBase) and one not in _UNSAID]
+
+
+def _busy(program: torch.export.ExportedProgram, known: idle_operators.Known) -> Sequence[str]:
+    """The same without those that do nothing at some sizes."""
+    called = [one for one in program.graph.nodes if one.op == "call_function" and one.target not in _UNSAID]
+    busy = [one for one in called if isinstance(one.target, torch._ops.OperatorBase)]
+    return [str(one.target) for one in busy if not idle_operators.is_idle(one, known)]
 
 
 def _same_with_data(program: torch.export.ExportedProgram, other: torch.export.ExportedProgram) -> bool:
