@@ -156,10 +156,39 @@ def _divided(x: Tensor) -> tuple[Tensor, Tensor]:
     return y, first
 
 
+def _appended(x: Tensor) -> Tensor:
+    rows = []
+    for row in x:
+        if row.sum() > 0:
+            rows.append(row)
+        else:
+            rows.append(row * 2)
+    return torch.stack(rows)
+
+
+def _appended_within(x: Tensor) -> Tensor:
+    rows = []
+    for i in range(x.shape[0]):
+        rows.append(x[i].relu() if x[i, 0] > x[i, 1] else -x[i])
+    return torch.stack(rows, 1)
+
+
+def _one_of_three_appended(x: Tensor) -> Tensor:
+    found = []
+    for i in range(1, x.shape[0]):
+        if x[i].sum() > x[i - 1].sum():
+            found.append(x[i].max())
+        elif x[i].sum() > 0:
+            found.append(x[i - 1].min())
+        else:
+            found.append(x[i].mean())
+    return torch.stack(found) if found else x[:0, 0]
+
+
 FORMS: list[Callable[[Tensor], Any]] = [
     *(_by_place, _within_a_sum, _largest, _kept_or_larger, _by_another, _called, _factor, _sign, _next),
     *(_added, _added_to_a_part, _written, _one_of_three, _written_either_way, _emptied),
-    *(_multiplied, _divided),
+    *(_multiplied, _divided, _appended, _appended_within, _one_of_three_appended),
 ]
 
 
@@ -193,7 +222,34 @@ def _written_twice(x: Tensor) -> Tensor:
     return y
 
 
-@pytest.mark.parametrize("function", [_of_its_own, _written_twice])
+class _Kept:
+    """Appends what it counts."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+    def append(self, row: Tensor) -> None:
+        self.rows.append(row * (len(self.rows) + 1))
+
+
+def _appended_to_its_own(x: Tensor) -> Tensor:
+    kept = _Kept()
+    for row in x:
+        if row.sum() > 0:
+            kept.append(row)
+        else:
+            kept.append(-row)
+    return torch.stack(kept.rows)
+
+
+def _of_two_shapes(x: Tensor) -> Tensor:
+    rows = []
+    for row in x:
+        rows.append(row if row.sum() > 0 else row[:1])
+    return torch.cat(rows)
+
+
+@pytest.mark.parametrize("function", [_of_its_own, _written_twice, _appended_to_its_own, _of_two_shapes])
 def test_rounds_that_may_do_more_are_refused(function: Callable[[Tensor], Tensor]) -> None:
     with pytest.raises((CaptureError, DynamicShapeError), match="loop"):
         export(Called(function), (torch.randn(5, 4),), dynamic_shapes=({0: "n"},))

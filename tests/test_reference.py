@@ -330,6 +330,16 @@ def test_a_builder_that_makes_other_tensors_when_called_again_is_told(tmp_path: 
     assert unlike == {"unlike_reference": {"a second model of it": ["tensors"]}}
 
 
+def test_a_builder_that_runs_once_in_a_process_is_not_told_to_be_seeded(tmp_path: Path) -> None:
+    bench: Any = Bench(tmp_path, lambda module, x: x * module.weight)
+
+    def fails() -> None:
+        raise RuntimeError("the operator is registered already")
+
+    bench.built_again = fails
+    assert "built_again" not in reference.execute(bench).facts
+
+
 def test_a_workbench_builds_again_what_is_built_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_room, "build", lambda spec: nn.Linear(2, 2))
     given: Any = SimpleNamespace(dynamic=None)

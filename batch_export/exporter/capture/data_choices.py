@@ -203,7 +203,7 @@ class _Choices(ast.NodeTransformer):
     def _with_writes(self, node: ast.If) -> list[ast.stmt]:
         """An `if` in a round whose sides only write: these, for an operator's round, beside what else it is."""
         self.count += 1
-        of = sorted(called_of([*node.body, *node.orelse, node.test]))
+        of = sorted(one for one in called_of([*node.body, *node.orelse, node.test]) if one[1] != "append")
         writes = [*_checked(of, self.count), *choice_writes.in_round(node, _computing)]
         plain = self._as_choice(node) if is_choice(node) else self._within(node)
         test = ast.parse(f"{IN_ROUND}()", mode="eval").body

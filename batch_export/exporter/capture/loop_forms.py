@@ -11,6 +11,7 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from batch_export.exporter.capture import loop_guarded_reads
 from batch_export.exporter.capture.counted_pieces import for_of
 from batch_export.exporter.capture.loop_breaks import over_fewer
 from batch_export.exporter.capture.loop_choices import names_given
@@ -57,15 +58,16 @@ class LoopForm:
             statement: which stays as it is.
             number: tells the names apart.
         """
-        if isinstance(statement, ast.While):
-            form = _counted(statement, number)
-        elif isinstance(statement, ast.For):
-            simple = simplified(statement)
-            fewer = over_fewer(simple)
-            form = cls(fewer or simple, statement, is_shorter=fewer is not None)
+        if not isinstance(statement, (ast.For, ast.While)):
+            return None
+        own = loop_guarded_reads.with_appended(statement)
+        if isinstance(own, ast.While):
+            form = _counted(own, number)
         else:
-            form = None
-        return None if form is None else form.followed(number)
+            simple = simplified(own)
+            fewer = over_fewer(simple)
+            form = cls(fewer or simple, own, is_shorter=fewer is not None)
+        return None if form is None else replace(form, plain=statement).followed(number)
 
     @classmethod
     def of_listed(cls, loop: ast.For, number: int) -> LoopForm:

@@ -11,12 +11,15 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from batch_export.exporter.capture.choice_values import COMPUTED, READ
 
 IN_ROUND = "__in_a_round_of_a_choice__"
 """Called by code that is there for an operator's round alone: in no run is it true."""
 _SLICE = "slice"
+
+Loop = TypeVar("Loop", ast.For, ast.While)
 
 
 def by_step(loop: ast.For, step: str) -> ast.For:
@@ -34,12 +37,25 @@ def by_step(loop: ast.For, step: str) -> ast.For:
     return ast.fix_missing_locations(made)
 
 
-def _of_round(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def with_appended(loop: Loop) -> Loop:
+    """A loop with one value that is appended in the place of an `if` that appends; the loop itself where there is none.
+
+    It goes over the same part of the tree, so that a loop that is not followed is the one that is written.
+    """
+    body = [*_of_round(loop.body, only_appended=True)]
+    if body == loop.body:
+        return loop
+    made = copy.copy(loop)
+    made.body = copy.deepcopy(body)
+    return ast.fix_missing_locations(made)
+
+
+def _of_round(statements: Iterable[ast.stmt], *, only_appended: bool = False) -> Iterator[ast.stmt]:
     """The statements of a round, with the writes of such an `if` in its place."""
     for one in statements:
         match one:
             case ast.If(test=ast.Call(func=ast.Name(id=name)), body=writes) if name == IN_ROUND:
-                yield from writes
+                yield from writes if not only_appended or isinstance(writes[-1], ast.Expr) else [one]
             case _:
                 yield one
 
