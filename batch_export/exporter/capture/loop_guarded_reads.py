@@ -19,7 +19,7 @@ IN_ROUND = "__in_a_round_of_a_choice__"
 """Called by code that is there for an operator's round alone: in no run is it true."""
 _SLICE = "slice"
 
-Loop = TypeVar("Loop", ast.For, ast.While)
+Loop = TypeVar("Loop", bound=ast.For | ast.While)
 
 
 def by_step(loop: ast.For, step: str) -> ast.For:
