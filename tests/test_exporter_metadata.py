@@ -193,3 +193,20 @@ def test_the_line_of_a_node_in_a_branch_is_the_models() -> None:
         node.meta["stack_trace"] = trace
         assert node_metadata(node).get("pkg.torch.onnx.stack_trace") == plain
         assert source_location(node) == (plain and "/model.py:3")
+
+
+class Deciding(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return self.one_way(x).relu()
+        return x.exp()
+
+    def one_way(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_a_branch_is_where_the_model_decides() -> None:
+    model = Deciding()
+    for module in (model, torch.jit.script(model)):
+        branch = next(node for node in export(module, (torch.randn(3),)).model.graph if node.op_type == "If")
+        assert "if x.sum() > 0:" in branch.metadata_props["pkg.torch.onnx.stack_trace"]

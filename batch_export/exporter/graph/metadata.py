@@ -68,7 +68,7 @@ def node_metadata(node: torch.fx.Node) -> dict[str, str]:
         FX_NODE: node.format_node() or str(node),
         NAME_SCOPES: repr([*scopes, node.name]),
     }
-    trace = node.meta.get("stack_trace")
+    trace = _trace(node)
     if trace and (plain := _plain_trace(trace)):
         properties[STACK_TRACE] = plain
     return properties
@@ -90,8 +90,17 @@ def _plain_trace(trace: str) -> str:
 
 def source_location(node: torch.fx.Node) -> str | None:
     """`file:line` of the innermost frame of the model's own source; torch's own frames only where there is no other."""
-    trace = node.meta.get("stack_trace")
+    trace = _trace(node)
     return innermost_line(trace) if trace else None
+
+
+def _trace(node: torch.fx.Node) -> str:
+    """The stack trace of a node; of a branch that was put in place of a decision, that of what is decided by."""
+    trace: str = node.meta.get("stack_trace") or ""
+    decided_by = node.args[0] if node.target is torch.ops.higher_order.cond else None
+    frames = [line.strip() for line in trace.splitlines() if line.strip().startswith('File "')]
+    is_own = all(frame.startswith(_OWN_FRAME) for frame in frames)
+    return (_trace(decided_by) if is_own and isinstance(decided_by, torch.fx.Node) else "") or trace
 
 
 def innermost_line(trace: str) -> str | None:
