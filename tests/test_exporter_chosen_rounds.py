@@ -185,10 +185,37 @@ def _one_of_three_appended(x: Tensor) -> Tensor:
     return torch.stack(found) if found else x[:0, 0]
 
 
+def _spikes(x: Tensor) -> tuple[Tensor, Tensor]:
+    level, found = torch.zeros(()), []
+    for i in range(x.shape[0]):
+        level = 0.9 * level + x[i, 0]
+        if level > 1.0:
+            found.append(torch.ones(()))
+            level = level - 1.0
+        else:
+            found.append(torch.zeros(()))
+    return torch.stack(found), level
+
+
+def _appended_before_and_behind(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows, state = [], torch.zeros(4)
+    for row in x:
+        if row.sum() > 0:
+            rows.append(state)
+            state = state + row
+        elif row.sum() < -2:
+            rows.append(row)
+        else:
+            state = row
+            rows.append(-state)
+    return torch.stack(rows), state
+
+
 FORMS: list[Callable[[Tensor], Any]] = [
     *(_by_place, _within_a_sum, _largest, _kept_or_larger, _by_another, _called, _factor, _sign, _next),
     *(_added, _added_to_a_part, _written, _one_of_three, _written_either_way, _emptied),
     *(_multiplied, _divided, _appended, _appended_within, _one_of_three_appended),
+    *(_spikes, _appended_before_and_behind),
 ]
 
 

@@ -38,6 +38,8 @@ _COMPUTING = frozenset(
     )
 )
 """Functions and methods whose results have memory of their own, and that fail at no numbers."""
+_MAKING = frozenset(("zeros", "ones", "full", "tensor", "new_zeros", "new_ones", "new_full", "new_tensor"))
+"""The same of those that make tensors of numbers, and may fail at sizes that are computed (`zeros(n - 3)`)."""
 _TURNING = frozenset(
     (
         *("view", "reshape", "flatten", "unsqueeze", "squeeze", "transpose", "permute", "t", "expand", "expand_as"),
@@ -115,7 +117,9 @@ def is_plain(node: ast.AST) -> bool:
         case ast.AugAssign(target=ast.Name(), value=value):
             return is_plain(value)
         case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
-            is_known = name in _COMPUTING | _TURNING and _root(of) != "self"
+            sizes = args if name.endswith(("zeros", "ones")) else args[:1]
+            is_known = name in _COMPUTING | _TURNING or (name in _MAKING and all(map(_is_told, sizes)))
+            is_known &= _root(of) != "self"
             is_known &= all(one.arg not in (None, "out", "inplace", "rounding_mode") for one in keywords)
             return is_known and all(map(is_plain, (of, *args, *(one.value for one in keywords))))
         case ast.Call(func=ast.Name(id=name), args=args) if name == AS_PART:
@@ -136,7 +140,7 @@ def may_share(value: ast.expr) -> bool:
         case ast.Tuple(elts=values):
             return any(map(may_share, values))
         case ast.Call(func=ast.Attribute(attr=name)):
-            return name not in _COMPUTING
+            return name not in _COMPUTING | _MAKING
         case ast.Call(func=ast.Name(id=name)):
             return name not in (AS_PART, "float", "bool")
         case ast.IfExp(body=one, orelse=other):
@@ -177,6 +181,12 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_told(sizes: ast.expr) -> bool:
+    """Whether sizes, or numbers, stand there as they are."""
+    told = (ast.Constant, ast.Tuple, ast.List, ast.Attribute, ast.Subscript, ast.Name, ast.expr_context)
+    return all(isinstance(one, told) for one in ast.walk(sizes))
 
 
 def is_known_place(node: ast.expr) -> bool:

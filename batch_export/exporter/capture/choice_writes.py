@@ -1,8 +1,7 @@
 """An `if` on data in a loop's round whose sides only write (`if row.sum() > 0: total += row`, `out[i] = row`).
 
 Arrives: such an `if`. Leaves: the same writes one after the other, each of which leaves all as it is where its side
-does not hold: what is added is nothing then, and what is written is what stands there. Of what each side appends to one
-list (`if row.sum() > 0: rows.append(row)`, `else: rows.append(-row)`) one is appended. So a loop over a free size whose
+does not hold: what is added is nothing then, and what is written is what stands there. So a loop over a free size whose
 rounds have such an `if` can be one operator, which knows what it writes to (`loop_rewriting.py`); elsewhere the `if`
 stays.
 """
@@ -23,14 +22,14 @@ from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.loop_guarded_reads import IN_ROUND
 
 BY_DATA_ALONE = "__by_data_alone_in_a_choice__"
-ADDEND, PLACED, APPENDED = "__addend_in_a_choice__", "__placed_in_a_choice__", "__appended_in_a_choice__"
-"""What the new code calls: a question that data answer, what is added, written to a place, or appended."""
+ADDEND, PLACED = "__addend_in_a_choice__", "__placed_in_a_choice__"
+"""What the new code calls: a question that data answer, what is added, and what is written to a place."""
 _SUMS = (ast.Add, ast.Sub)
 
 
 def is_of_writes(node: ast.If) -> bool:
     """Whether both sides only add to names and places or write to places, and one does."""
-    if _place_of(node) or _list_of(node):
+    if _place_of(node):
         return True
     writes = [one for one in (*node.body, *node.orelse) if not isinstance(one, ast.Pass)]
     return bool(writes) and all(map(_is_write, writes)) and is_asked_alone(node.test)
@@ -50,28 +49,6 @@ def _place_of(node: ast.If) -> str:
             case _:
                 return ""
     return places.pop() if len(places) == 1 and is_asked_alone(node.test) else ""
-
-
-def _list_of(node: ast.If) -> str:
-    """The list that each side appends one value to; empty for none."""
-    names = set()
-    for side in (node.body, node.orelse):
-        match side:
-            case [ast.If() as inner]:
-                names.add(_list_of(inner))
-            case [one] if (value := _appended(one)) is not None and is_plain(value):
-                names.add(ast.unparse(one.value.func.value))  # type: ignore[attr-defined]
-            case _:
-                return ""
-    return names.pop() if len(names) == 1 and is_asked_alone(node.test) else ""
-
-
-def _appended(statement: ast.stmt) -> ast.expr | None:
-    """What a statement appends to a list that has a name."""
-    match statement:
-        case ast.Expr(ast.Call(func=ast.Attribute(value=ast.Name(), attr="append"), args=[value], keywords=[])):
-            return None if isinstance(value, ast.Starred) else value
-    return None
 
 
 def _is_write(statement: ast.stmt) -> bool:
@@ -102,9 +79,6 @@ def in_round(node: ast.If, as_calls: Callable[[ast.expr], ast.expr]) -> list[ast
         target = ast.parse(f"{place} = None").body[0]
         assert isinstance(target, ast.Assign)
         return [ast.Assign(target.targets, _placed_at(node, there, as_calls))]
-    if name := _list_of(node):
-        append = ast.parse(f"{name}.append", mode="eval").body
-        return [ast.Expr(ast.Call(append, [_appended_at(node, as_calls)], []))]
     asked = ast.parse(f"__asked_{node.lineno}__ = None").body[0]
     assert isinstance(asked, ast.Assign)
     asked.value = _by_data(node, as_calls)
@@ -133,16 +107,6 @@ def _placed_at(node: ast.If, there: ast.expr, as_calls: Callable[[ast.expr], ast
             case _:
                 values.append(copy.deepcopy(there))
     return ast.Call(ast.Name(PLACED, ast.Load()), [_by_data(node, as_calls), *values, copy.deepcopy(there)], [])
-
-
-def _appended_at(node: ast.If, as_calls: Callable[[ast.expr], ast.expr]) -> ast.expr:
-    """What the sides append, as one value."""
-    values: list[ast.expr] = []
-    for side in (node.body, node.orelse):
-        value = _appended_at(side[0], as_calls) if isinstance(side[0], ast.If) else _appended(side[0])
-        assert value is not None
-        values.append(value if isinstance(side[0], ast.If) else as_calls(value))
-    return ast.Call(ast.Name(APPENDED, ast.Load()), [_by_data(node, as_calls), *values], [])
 
 
 def _written(statement: ast.stmt, asked: ast.expr, holds: bool, as_calls: Callable[[ast.expr], ast.expr]) -> ast.stmt:
@@ -199,30 +163,10 @@ def _placed(asked: Tensor, value: Any, other: Any, there: Any) -> Tensor:
     return torch.where(asked, _as_there(value, there), _as_there(other, there))
 
 
-def _appended_value(asked: Tensor, value: Any, other: Any) -> Tensor:
-    """What is appended: one of two tensors of one shape and dtype.
-
-    Args:
-        asked: what was asked.
-        value, other: what is appended where that holds, and where it does not.
-    """
-    if not isinstance(value, Tensor) or not isinstance(other, Tensor):
-        raise OneWayOnlyError("an `if` in a round appends what is no tensor")
-    if value.dtype != other.dtype or value.shape != other.shape:
-        raise OneWayOnlyError("an `if` in a round appends tensors of several shapes or dtypes")
-    return torch.where(asked, value, other)
-
-
 def _as_there(value: Any, there: Tensor) -> Tensor:
     made = value if isinstance(value, Tensor) else torch.full((), value, dtype=there.dtype, device=there.device)
     return made.to(there.dtype).expand(there.shape)
 
 
-CALLED = {
-    IN_ROUND: _in_round,
-    BY_DATA_ALONE: _by_data_alone,
-    ADDEND: _addend,
-    PLACED: _placed,
-    APPENDED: _appended_value,
-}
+CALLED = {IN_ROUND: _in_round, BY_DATA_ALONE: _by_data_alone, ADDEND: _addend, PLACED: _placed}
 """What it calls, by name."""

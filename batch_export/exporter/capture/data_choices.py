@@ -203,7 +203,7 @@ class _Choices(ast.NodeTransformer):
     def _with_writes(self, node: ast.If) -> list[ast.stmt]:
         """An `if` in a round whose sides only write: these, for an operator's round, beside what else it is."""
         self.count += 1
-        of = sorted(one for one in called_of([*node.body, *node.orelse, node.test]) if one[1] != "append")
+        of = sorted(called_of([*node.body, *node.orelse, node.test]))
         writes = [*_checked(of, self.count), *choice_writes.in_round(node, _computing)]
         plain = self._as_choice(node) if is_choice(node) else self._within(node)
         test = ast.parse(f"{IN_ROUND}()", mode="eval").body
@@ -253,11 +253,14 @@ class _Choices(ast.NodeTransformer):
             both = f"{CHOSEN}({asked}, __then_{number}_{name}__, __else_{number}_{name}__, {told})"
             choice.append(_line(f"{name} = {WRITTEN}({kept[name]}, {both})" if name in written else f"{name} = {both}"))
         read = sorted({one.id for part in statements(node) for one in ast.walk(part) if isinstance(one, ast.Name)})
-        alone = sorted((written & kept.keys()) | effects.containers)
+        alone = sorted(written & kept.keys())
         made_here = {one.id for part in statements(node) for one in ast.walk(part) if _is_stored(one)} - before
         others = [name for name in read if name not in (*made_here, *written, *effects.containers)]
         others += sorted(attributes(statements(node)))
         check = [_line(f"{APART}(({_listed(alone)}), ({_listed(others)}))")] if alone else []
+        if effects.containers:  # a loop looks itself at what its rounds fill
+            apart = f"{APART}(({_listed([*alone, *sorted(effects.containers)])}), ({_listed(others)}))"
+            check.append(_line(f"if not {IN_ROUND}():\n    {apart}"))
         asks = [node.test] if is_in_parts(node.test) else []
         of = sorted(called_of([*statements(node), *asks]))
         if any(text in made_here for text, _ in of):  # it may be something that was given another name

@@ -60,7 +60,7 @@ class LoopForm:
         """
         if not isinstance(statement, (ast.For, ast.While)):
             return None
-        own = loop_guarded_reads.with_appended(statement)
+        own = loop_guarded_reads.without_looks(statement)
         if isinstance(own, ast.While):
             form = _counted(own, number)
         else:

@@ -37,25 +37,37 @@ def by_step(loop: ast.For, step: str) -> ast.For:
     return ast.fix_missing_locations(made)
 
 
-def with_appended(loop: Loop) -> Loop:
-    """A loop with one value that is appended in the place of an `if` that appends; the loop itself where there is none.
+def without_looks(loop: Loop) -> Loop:
+    """A loop without what is there for no round, such as a look at what choices append to; itself where there is none.
 
     It goes over the same part of the tree, so that a loop that is not followed is the one that is written.
     """
-    body = [*_of_round(loop.body, only_appended=True)]
-    if body == loop.body:
+    if not any(isinstance(one, ast.If) and _is_for_none(one.test) for one in ast.walk(loop)):
         return loop
     made = copy.copy(loop)
-    made.body = copy.deepcopy(body)
+    made.body = [_WithoutLooks().visit(copy.deepcopy(one)) for one in loop.body]
     return ast.fix_missing_locations(made)
 
 
-def _of_round(statements: Iterable[ast.stmt], *, only_appended: bool = False) -> Iterator[ast.stmt]:
+def _is_for_none(test: ast.expr) -> bool:
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Call(func=ast.Name(id=name))):
+            return name == IN_ROUND
+    return False
+
+
+class _WithoutLooks(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        """Nothing, or the `if`."""
+        return None if _is_for_none(node.test) else self.generic_visit(node)
+
+
+def _of_round(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of a round, with the writes of such an `if` in its place."""
     for one in statements:
         match one:
             case ast.If(test=ast.Call(func=ast.Name(id=name)), body=writes) if name == IN_ROUND:
-                yield from writes if not only_appended or isinstance(writes[-1], ast.Expr) else [one]
+                yield from writes
             case _:
                 yield one
 
