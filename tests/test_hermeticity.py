@@ -70,6 +70,7 @@ SOURCES = {
         "import importlib.util, os\n"
         "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/w.txt').read()\n"
     ),
+    "mine/found.py": "import importlib.util\ndef build(): return importlib.util.find_spec('libmaybe') is None\n",
     "mine/generated.py": (
         "import importlib.util, os\n"
         "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/made/w.txt').read()\n"
@@ -121,6 +122,7 @@ PACKAGES = {
     "libattr/__init__.py": "",
     "libattr/w.txt": "1",
     "libattr/made/w.txt": "1",
+    "libmaybe/__init__.py": "",
     "libdata/w": "1",
     "libloose/w.txt": "1",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
@@ -219,6 +221,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libone", "1.0")
     install(packages, "libattr", "1.0")
     install(packages, "libdata", "1.0")
+    install(packages, "libmaybe", "1.0")
     install(packages, "libhub", "1.0")
     monkeypatch.chdir(root)
     for path in (packages, root):
@@ -252,6 +255,11 @@ def _outside(project: Project) -> None:
 def _newly_installed(project: Project) -> None:
     project.write("venv/site-packages/libnew.py", "")
     install(project.packages, "libnew", "1.0")
+
+
+def _uninstalled(project: Project) -> None:
+    for folder in project.packages.glob("libmaybe*"):
+        shutil.rmtree(folder)
 
 
 def _installed_again_from_its_path(project: Project) -> None:
@@ -345,6 +353,12 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "fetched.w: made as ",
         lambda p: p.write("fetched.w", "2"),
     ),
+    "a new version of what is only found": (
+        {"plugins"},
+        "",
+        lambda p: install(p.packages, "libmaybe", "2.0"),
+    ),
+    "uninstalled": ({"found", "plugins"}, "package libmaybe: __init__.py -> absent", _uninstalled),
     "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (
         {"variable", *EVERY},

@@ -1,7 +1,8 @@
-"""Which distributions the user's code asks `importlib.metadata` for: a version, entry points, whether one is there.
+"""Which distributions the user's code asks `importlib.metadata` for: a version, entry points, whether one is there; and
+which modules of installed packages are looked for and not imported (`find_spec("flash_attn") is not None`).
 
-Names and folders leave. Nothing of them need be imported for the answer to decide what a model is. What packages ask
-for when they are imported is not counted: many look all of them over, and nothing in the model goes by it.
+Names and folders leave. Nothing of them need be imported for the answer to decide what a model is. Which metadata
+packages ask for when they are imported is not counted: many look all of them over, and nothing in the model goes by it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class AskedDistributions:
     def __init__(self, askers: Askers) -> None:
         self._askers = askers
         self._asked: set[str] = set()
+        self._sought: set[str] = set()
         self.folders: set[str] = set()
         """Where metadata was looked for; the model may have put them on the path itself."""
 
@@ -35,7 +37,9 @@ class AskedDistributions:
         sys.meta_path.insert(0, self)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Finds no module."""
+        """Notes which module is looked for (`importlib.util.find_spec`); finds none."""
+        if self._askers.count(sys._getframe(1), importing=True):
+            self._sought.add(name)
 
     def find_distributions(self, context: Any) -> Iterator[Any]:
         """Notes what is looked for; finds nothing.
@@ -49,5 +53,6 @@ class AskedDistributions:
         return iter(())
 
     def states(self) -> dict[str, str]:
-        """Returns names and present states of what was asked for so far."""
-        return {name: distributions.state(name) for name in self._asked}
+        """Returns names and present states of what was asked for so far, modules that nobody imported among it."""
+        there = {name for name in self._sought if name not in sys.modules and distributions.is_there(name)}
+        return {name: distributions.state(name) for name in {*self._asked, *map(distributions.FORM.__add__, there)}}

@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from batch_export.digest import digest_value
 from batch_export.sources import start_up
+from batch_export.sources.closure import is_installed
 from batch_export.sources.file_digests import file_digest, files_digest, folder_digest, record_digest
 from batch_export.sources.search_path import search_path
 
@@ -347,6 +349,13 @@ def _content(module: str) -> str:
         return CONTENT + file_digest(Path(spec.origin or ""))[:16]
     except OSError as error:
         return f"unreadable: {error.strerror}"
+
+
+def is_there(module: str) -> bool:
+    """Whether an import would find a module in an installed package; one of the standard library is in none."""
+    spec = None if module.partition(".")[0] in sys.stdlib_module_names else _found(module)
+    places = (spec.origin, *(spec.submodule_search_locations or ())) if spec is not None else ()
+    return any(is_installed(one) for one in places if one)
 
 
 def _found(module: str) -> ModuleSpec | None:

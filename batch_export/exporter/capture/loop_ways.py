@@ -9,7 +9,12 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WALKED = frozenset(("range", "enumerate", "zip", "unbind", "transpose", "permute", "movedim", "swapaxes"))
+WALKED = frozenset(
+    (
+        *("range", "enumerate", "zip", "unbind", "transpose", "permute", "movedim", "moveaxis", "swapaxes", "swapdims"),
+        *("t", "T", "mT", "flip", "view", "reshape", "flatten", "unflatten", "contiguous"),
+    )
+)
 """What loops may go over, besides names of a function's own; others (`for layer in self.layers`) are not looked at, for
 which sources would be read."""
 
@@ -101,4 +106,5 @@ def _is_part(over: ast.expr) -> bool:
 
 
 def _gives_slices(over: ast.expr) -> bool:
-    return isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in WALKED
+    of = over.func if isinstance(over, ast.Call) else over
+    return isinstance(of, ast.Attribute) and of.attr in WALKED
