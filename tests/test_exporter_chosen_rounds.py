@@ -185,6 +185,14 @@ def _one_of_three_appended(x: Tensor) -> Tensor:
     return torch.stack(found) if found else x[:0, 0]
 
 
+def _of_all_before(x: Tensor) -> Tensor:
+    outs = []
+    for t in range(x.shape[0]):
+        part = x[: t + 1].sum(0)
+        outs.append(part * 2 if part.sum() > 0 else part)
+    return torch.stack(outs)
+
+
 def _spikes(x: Tensor) -> tuple[Tensor, Tensor]:
     level, found = torch.zeros(()), []
     for i in range(x.shape[0]):
@@ -215,7 +223,7 @@ FORMS: list[Callable[[Tensor], Any]] = [
     *(_by_place, _within_a_sum, _largest, _kept_or_larger, _by_another, _called, _factor, _sign, _next),
     *(_added, _added_to_a_part, _written, _one_of_three, _written_either_way, _emptied),
     *(_multiplied, _divided, _appended, _appended_within, _one_of_three_appended),
-    *(_spikes, _appended_before_and_behind),
+    *(_spikes, _appended_before_and_behind, _of_all_before),
 ]
 
 

@@ -259,18 +259,10 @@ def _counting(x: Tensor) -> Tensor:
     return torch.stack(outs)
 
 
-def _by_data(x: Tensor) -> Tensor:
-    outs = []
-    for t in range(x.shape[1]):
-        part = x[:, : t + 1].sum(1)
-        outs.append(part * 2 if part.sum() > 0 else part)
-    return torch.stack(outs)
-
-
 @pytest.mark.parametrize(
     "module",
-    first(3, [Listing(), InPlace(), Choosing(), Called(_of_an_iterator), Called(_counting), Called(_by_data)]),
-    ids=["list", "in place", "choice", "iterator", "dict", "data"],
+    first(3, [Listing(), InPlace(), Choosing(), Called(_of_an_iterator), Called(_counting)]),
+    ids=["list", "in place", "choice", "iterator", "dict"],
 )
 def test_what_goes_on_otherwise_is_refused(module: nn.Module) -> None:
     with pytest.raises(DynamicShapeError, match="the model makes it 5"):

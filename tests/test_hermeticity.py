@@ -71,6 +71,10 @@ SOURCES = {
         "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/w.txt').read()\n"
     ),
     "mine/found.py": "import importlib.util\ndef build(): return importlib.util.find_spec('libmaybe') is None\n",
+    "mine/discovered.py": (
+        "import pkgutil, libspace\n"
+        "def build(): return sorted(one.name for one in pkgutil.iter_modules(libspace.__path__))\n"
+    ),
     "mine/generated.py": (
         "import importlib.util, os\n"
         "def build(): return open(os.path.dirname(importlib.util.find_spec('libattr').origin) + '/made/w.txt').read()\n"
@@ -123,6 +127,7 @@ PACKAGES = {
     "libattr/w.txt": "1",
     "libattr/made/w.txt": "1",
     "libmaybe/__init__.py": "",
+    "libspace/one.py": "",
     "libdata/w": "1",
     "libloose/w.txt": "1",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
@@ -359,6 +364,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: install(p.packages, "libmaybe", "2.0"),
     ),
     "uninstalled": ({"found", "plugins"}, "package libmaybe: __init__.py -> absent", _uninstalled),
+    "a module more of a namespace": (
+        {"discovered"},
+        "libspace/ has changed",
+        lambda p: p.write("venv/site-packages/libspace/two.py", ""),
+    ),
     "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (
         {"variable", *EVERY},

@@ -74,6 +74,8 @@ class LoadedFiles:
         self._used: set[str] = set()
         """What is recorded, without links."""
         self._listed: set[str] = set()
+        self._looked_into: set[str] = set()
+        """Those that the user's own code listed: of installed packages these alone count, to which others may add."""
         self._listings_by_python: Counter[str] = Counter()
         self._installed = set(installed)
         self._nameless: set[str] = set()
@@ -113,6 +115,8 @@ class LoadedFiles:
             self._listings_by_python[_absolute(path)] += 1
             if self._askers.count(sys._getframe(2)):
                 self._listed.add(_absolute(path))
+                if self._askers.is_users_own(sys._getframe(2)):
+                    self._looked_into.add(_absolute(path))
         elif event in _MADE:
             if self._channel is None:
                 self._note_made(event, arguments)
@@ -349,9 +353,10 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         for name in sorted(folders):
             real = Path(os.path.realpath(name))
-            if not self._names.may_count(f"{name}{os.sep}") or is_installed(real):
+            of_package = is_installed(real)
+            if not self._names.may_count(f"{name}{os.sep}") or (of_package and name not in self._looked_into):
                 continue
-            recorded = self._names.of(self._names.chosen(name, real), os.sep)
+            recorded = str(real) if of_package else self._names.of(self._names.chosen(name, real), os.sep)
             if recorded is None:
                 continue
             is_metadata = ending == METADATA_OF
