@@ -435,6 +435,61 @@ def test_whole_numbers_by_data_may_be_outputs() -> None:
         export(Within(), EXAMPLE)
 
 
+def counted_of_a_function(x: Tensor) -> int:
+    n = 0
+    for row in x:
+        if row.sum() > 0:
+            n += 1
+    return n
+
+
+def test_a_function_as_the_model_gives_such_numbers_too() -> None:
+    program = export(counted_of_a_function, (torch.randn(6, 3),))
+    for factor in (1, -1, 30):
+        given = torch.randn(6, 3) * factor
+        assert int(program(given)[0]) == counted_of_a_function(given)
+
+
+def largest_sum(x: Tensor) -> Tensor:
+    best = x[0]
+    running = x[0]
+    for i in range(1, 6):
+        if running > 0:  # noqa: SIM108
+            running = running + x[i]
+        else:
+            running = x[i]
+        if running > best:
+            best = running
+    return best
+
+
+def largest_sum_with_writes(x: Tensor) -> Tensor:
+    y = x * 1
+    best = y[0]
+    running = y[0]
+    for i in range(1, 4):
+        if running > 0:  # noqa: SIM108
+            running = running + y[i]
+        else:
+            running = y[i]
+        y += 1
+        if running > best:
+            best = running
+    return best
+
+
+def test_parts_of_the_input_are_values_where_nothing_is_written_to() -> None:
+    program = export(largest_sum, (torch.randn(6),))
+    for given in (torch.randn(6), -torch.rand(6), torch.rand(6), torch.randn(6) * 20):
+        torch.testing.assert_close(program(given)[0], largest_sum(given))
+    try:
+        program = export(largest_sum_with_writes, (torch.randn(4),))
+    except CaptureError:
+        return
+    for given in (torch.randn(4), -torch.rand(4), torch.rand(4)):
+        torch.testing.assert_close(program(given)[0], largest_sum_with_writes(given))
+
+
 def half_of_them(x: Tensor) -> Any:
     count = 0
     for i in range(x.size(0) // 2):

@@ -211,3 +211,14 @@ def test_what_has_to_be_real_of_several_axes() -> None:
         for given in (first, *more):
             assert torch.equal(program(*given)[0][..., 1].signbit(), function(*given).imag.signbit())
             assert not program(*given)[0][..., 1].any()
+
+
+@pytest.mark.parametrize("opset", [13, 17, 20])
+def test_the_phase_of_silence_is_zero(opset: int) -> None:
+    def phases(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        spectrum = torch.stft(x, 20, 7, window=torch.hann_window(20), return_complex=True)
+        return fft.rfft(x).angle(), spectrum.angle()
+
+    program = export(phases, (torch.randn(2, 100),), opset_version=opset)
+    for part in program(torch.zeros(2, 100)):
+        assert torch.equal(part, torch.zeros_like(part))

@@ -59,6 +59,7 @@ class Captured:
         other_names: a name that the file does not have -> that of the axis which it is in the program.
         asked_if_captured: lines at which the model was told that it is being captured, with who told it.
         asked_for_layout: lines at which the model asked how a tensor lies in memory, with the method it called.
+        writes: whether the model, on any way through it, writes to something in place.
         has_both_sides: whether lines at which sizes decide were written anew, to hold at every size.
         prepared: what translation keeps of it for further opsets.
     """
@@ -85,6 +86,7 @@ class Captured:
     other_names: dict[str, str] = field(default_factory=dict)
     asked_if_captured: dict[str, str] = field(default_factory=dict)
     asked_for_layout: dict[str, str] = field(default_factory=dict)
+    writes: bool = False
     has_both_sides: bool = False
     prepared: dict[Hashable, list[object]] = field(default_factory=dict, compare=False, repr=False)
 

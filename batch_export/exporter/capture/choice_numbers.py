@@ -32,8 +32,11 @@ def is_forward(function: ast.FunctionDef, module: torch.nn.Module) -> bool:
         function: its tree, as its file has it.
         module: the model.
     """
-    own = _within_modes(getattr(type(module), "forward", None))
-    if "forward" in vars(module) or not isinstance(own, FunctionType) or function.name != own.__name__:
+    called = vars(module).get(
+        "forward", getattr(type(module), "forward", None)
+    )  # that of a function as a model is its own
+    own = _within_modes(getattr(called, "__func__", called))
+    if not isinstance(own, FunctionType) or function.name != own.__name__:
         return False
     tree = function_sources.tree_of(own.__code__)
     return tree is not None and ast.dump(tree, include_attributes=True) == ast.dump(function, include_attributes=True)

@@ -21,7 +21,7 @@ from batch_export.exporter.capture import assumptions, guard_points
 from batch_export.exporter.capture.captured import Attempt, Captured
 from batch_export.exporter.capture.chosen_numbers import any_choice, numbers_chosen
 from batch_export.exporter.capture.data_choices import any_choice as any_data_choice
-from batch_export.exporter.capture.data_choices import choices_of_values, writes_in_place
+from batch_export.exporter.capture.data_choices import choices_of_values
 from batch_export.exporter.capture.data_loops import any_loop, loops_as_operators
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.from_example import Request, Strategies, by_strategies
@@ -145,8 +145,8 @@ class Course:
 
     def _why_no_choice(self, captured: Captured, shared: Sequence[str]) -> str:
         """Why a program with choices of values may give something else than the model; empty where it does not."""
-        if shared and (captured.strategy == BOTH_WAYS or writes_in_place(captured.traced)):
-            return f"{shared[0]} is one of two things there, and something may be written to in place"
+        if shared and captured.writes:
+            return f"{shared[0]} is one of two things there, and something is written to in place"
         if give_another_dtype(captured.traced):
             return "a number that the data say gives another dtype than Python's beside tensors of one element"
         return ""

@@ -15,6 +15,7 @@ import torch
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.captured import Attempt, Captured
+from batch_export.exporter.capture.data_choices import writes_in_place
 from batch_export.exporter.capture.guard_judging import judge
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guard_trials import Trials
@@ -66,6 +67,7 @@ def finished(
     derived = shapes.derived_names(program, asked, names)
     captured = Captured(program, names, collect(program, symbols), attempts, derived, symbols=symbols)
     captured.other_names = shapes.other_names(program, asked, names)
+    captured.writes = any(map(writes_in_place, (program, *vars(program).get("_ways", ()))))
     captured.not_one = _kept_axes(program, asked)
     if called is not None and symbols is not None:
         if called.takes_sides:

@@ -224,8 +224,28 @@ def exponential(self: RecordedValue) -> RecordedValue:
 
 @lowering("aten::angle", is_complex=True)
 def angle(self: ir.Value) -> RecordedValue:
-    """The angle, by the signs of zeros where both parts are 0, and of infinities."""
-    return signs.atan2(part(self, 1), part(self, 0))
+    """The angle, by the signs of zeros where both parts are 0, and of infinities.
+
+    Of a spectrum zeros have no sign: onnxruntime's kernel gives -0.0 for silence, of which the angle would be pi.
+    """
+    real = part(self, 0)
+    if _is_spectrum(self):
+        zero = op.CastLike(0.0, real)
+        real = op.Where(op.Equal(real, zero), zero, real)
+    return signs.atan2(part(self, 1), real)
+
+
+_REARRANGING = frozenset(("Cast", "Where", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Gather", "Concat"))
+
+
+def _is_spectrum(value: ir.Value) -> bool:
+    """Whether numbers are those of a Fourier transform as they are, in whatever order."""
+    producer = value.producer()
+    if producer is None:
+        return False
+    if producer.op_type in ("DFT", "STFT"):
+        return True
+    return producer.op_type in _REARRANGING and any(_is_spectrum(one) for one in producer.inputs if one is not None)
 
 
 @lowering("aten::fill.Scalar", "aten::fill.Tensor", is_complex=True)
