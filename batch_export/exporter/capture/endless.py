@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch._higher_order_ops.scan import scan_op
@@ -19,6 +20,9 @@ from torch.overrides import TorchFunctionMode
 MOST_STEPS = 10_000
 _CALLS, _SECONDS = 20_000, 20.0
 """Calls of torch's functions and the time of computing behind which a loop of Python's is taken for one without end."""
+_UNUSUAL, _UNUSUAL_SECONDS = 100, 2.0
+"""The same for a model that calls so many times as much as in any run of it that ended."""
+_USUAL: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
 MOST_ROUNDS = 4_000
 _KEY = torch._C.DispatchKey.CompositeExplicitAutograd
 
@@ -30,29 +34,42 @@ class EndlessError(Exception):
 class _Ending(TorchFunctionMode):
     """Ends a loop of Python's that goes on and on (`while x.max() > 1:` of an infinite x)."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
-        self.calls, self.begun = 0, time.thread_time()
+        self.module, self.calls, self.begun = module, 0, time.thread_time()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Notes how many calls a run takes that ends."""
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+        if kind is None:
+            _USUAL[self.module] = max(self.calls, _USUAL.get(self.module, 0))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for every function of its own."""
         del types
         self.calls += 1
-        if self.calls % _CALLS == 0 and time.thread_time() - self.begun > _SECONDS:
+        if self.calls % _CALLS == 0 and time.thread_time() - self.begun > self._seconds():
             raise EndlessError(f"the model's own code goes on after {self.calls} calls of torch's functions")
         return func(*args, **(kwargs or {}))
 
+    def _seconds(self) -> float:
+        usual = _USUAL.get(self.module)
+        return _SECONDS if usual is None or self.calls < _UNUSUAL * usual else _UNUSUAL_SECONDS
+
 
 @contextlib.contextmanager
-def loops_bounded() -> Iterator[None]:
+def loops_bounded(module: torch.nn.Module) -> Iterator[None]:
     """While open, loops that run on real tensors fail with `EndlessError`: a `while_loop` after `MOST_STEPS` steps, all
     scans together after `MOST_ROUNDS` rounds, and loops of Python's after some seconds of many calls.
+
+    Args:
+        module: what is run.
     """
     kernels: dict[Any, Callable[..., object]] = while_loop_op.py_kernels
     scans: dict[Any, Callable[..., object]] = scan_op.py_kernels
     dense, scanned = kernels.get(_KEY), scans.get(_KEY)
     if dense is None or scanned is None:  # another torch
-        with _Ending():
+        with _Ending(module):
             yield
         return
     rounds = 0
@@ -79,7 +96,7 @@ def loops_bounded() -> Iterator[None]:
     kernels[_KEY], scans[_KEY] = bounded, counting
     _forget()
     try:
-        with _Ending():
+        with _Ending(module):
             yield
     finally:
         kernels[_KEY], scans[_KEY] = dense, scanned

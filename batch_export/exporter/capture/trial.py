@@ -207,7 +207,7 @@ def _run(
         back,
         settings_kept(),
         recording(module),
-        loops_bounded(),
+        loops_bounded(module),
         uncompiled(),
         warnings.catch_warnings(),
     ):
