@@ -18,7 +18,14 @@ from typing import TypeGuard, TypeVar
 
 import torch
 
-from batch_export.exporter.capture import choice_expressions, choice_writes, decided_lines, size_answers, size_decisions
+from batch_export.exporter.capture import (
+    choice_expressions,
+    choice_writes,
+    data_crops,
+    decided_lines,
+    size_answers,
+    size_decisions,
+)
 from batch_export.exporter.capture.choice_effects import Effects
 from batch_export.exporter.capture.choice_forms import (
     attributes,
@@ -72,7 +79,7 @@ def choices_of_values(module: torch.nn.Module, places: Iterable[str]) -> Iterato
     try:
         write = functools.partial(_written_anew, module=module)
         changed = decided_lines.written_anew(module, places, _lines, write)
-        with rewritten(changed, {**size_answers.CALLED, **CALLED, **choice_writes.CALLED}):
+        with rewritten(changed, {**size_answers.CALLED, **CALLED, **choice_writes.CALLED, **data_crops.CALLED}):
             yield shared
     finally:
         SHARED.reset(token)
@@ -97,7 +104,9 @@ def _lines(file: str) -> frozenset[int]:
             loop.body = choice_expressions.as_statements(_without_continue(loop.body, None), is_choice)
     found = [one for one in ast.walk(tree) if isinstance(one, ast.If)] if tree is not None else []
     writes = _writes(tree) if tree is not None else set()
-    return frozenset(line for one in found if is_choice(one) or id(one) in writes for line in _lines_of(one.test))
+    lines = {line for one in found if is_choice(one) or id(one) in writes for line in _lines_of(one.test)}
+    crops = (data_crops.lines_of(one, tree) for one in found if tree is not None and data_crops.is_crop(one))
+    return frozenset(lines.union(*crops))
 
 
 def _writes(tree: ast.AST) -> set[int]:
@@ -188,6 +197,9 @@ class _Choices(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """`if test:`."""
+        if data_crops.is_crop(node) and self.only & data_crops.lines_of(node, self.function):
+            self.count += 1
+            return [ast.fix_missing_locations(_at(one, node)) for one in data_crops.cuts(node)]
         if not self._is_asked(node):
             return self.generic_visit(node)
         if id(node) in self._in_rounds:
