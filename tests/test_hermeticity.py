@@ -358,6 +358,16 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "fetched.w: made as ",
         lambda p: p.write("fetched.w", "2"),
     ),
+    "in place of what is only found": (
+        {"found"},
+        "libmaybe: no module -> module libmaybe.py",
+        lambda p: p.write("libmaybe.py", ""),
+    ),
+    "no more in its place": (
+        {"found"},
+        "libmaybe.py: file 0 -> absent",
+        lambda p: (p.root / "libmaybe.py").unlink(),
+    ),
     "a new version of what is only found": (
         {"plugins"},
         "",

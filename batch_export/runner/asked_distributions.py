@@ -54,5 +54,12 @@ class AskedDistributions:
 
     def states(self) -> dict[str, str]:
         """Returns names and present states of what was asked for so far, modules that nobody imported among it."""
-        there = {name for name in self._sought if name not in sys.modules and distributions.is_there(name)}
-        return {name: distributions.state(name) for name in {*self._asked, *map(distributions.FORM.__add__, there)}}
+        modules = map(distributions.FORM.__add__, self._there())
+        return {name: distributions.state(name) for name in {*self._asked, *modules}}
+
+    def tops(self) -> set[str]:
+        """Returns the top-level names of the modules of installed packages that were looked for and not imported."""
+        return {name.partition(".")[0] for name in self._there()}
+
+    def _there(self) -> set[str]:
+        return {name for name in self._sought if name not in sys.modules and distributions.is_there(name)}

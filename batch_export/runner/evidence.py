@@ -84,7 +84,8 @@ class Evidence:
         absent = {name: distributions.state(name) for name in shared}
         started = {name: distributions.state(name) for name in start_up.NAMES}
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
-        tops = (*start_up.MODULES, *sorted(self._packages.tops(self._files.modules())))
+        imported = self._packages.tops(self._files.modules()) | self._distributions.tops()
+        tops = (*start_up.MODULES, *sorted(imported))
         modules = ModuleStates(self._roots)
         others = earlier_packages(tops, file_of, self._layer)
         instead = {(top, modules.of(top)) for top in (*tops, *others)}  # they would be imported in their place
