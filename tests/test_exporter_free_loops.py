@@ -365,6 +365,29 @@ def test_loops_over_slices_and_backwards() -> None:
     export_and_compare(module, (torch.randn(2, 5, 4),), *more, dynamic_shapes=shapes)
 
 
+class _TurnedRound(torch.nn.Module):
+    """Means one after the other, over what gives slices in other words than `unbind`."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        mean, last, pairs = torch.zeros(4), torch.zeros(4), torch.zeros(2, 2)
+        y, outs = x.T, []
+        for count, row in enumerate(y.T, start=1):
+            mean = mean + (row - mean) / count
+        for row, other in zip(y.t(), y.mT, strict=True):
+            last = last * 0.5 + row * other
+        for row in x.flip(0).contiguous():
+            last = last - row
+            outs.append(last)
+        for pair in x.view(-1, 2, 2):
+            pairs = pairs * 0.5 + pair
+        return mean, last, pairs, torch.stack(outs)
+
+
+def test_loops_over_what_turns_a_tensor_round() -> None:
+    more = [(torch.randn(n, 4),) for n in (1, 2, 9)]
+    export_and_compare(_TurnedRound(), (torch.randn(5, 4),), *more, dynamic_shapes=({0: "n"},))
+
+
 class _Filter(torch.nn.Module):
     """A filter of Kalman's, whose gain has an inverse."""
 

@@ -14,7 +14,7 @@ import copy
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard
 
 import torch
 
@@ -26,6 +26,7 @@ from batch_export.exporter.capture import (
     size_answers,
     size_decisions,
 )
+from batch_export.exporter.capture.choice_code import computing
 from batch_export.exporter.capture.choice_effects import Effects
 from batch_export.exporter.capture.choice_forms import (
     attributes,
@@ -45,8 +46,6 @@ from batch_export.exporter.capture.choice_values import (
     CALLED,
     CHOSEN,
     COMPUTED,
-    DIVIDED,
-    READ,
     SHARED,
     WRITTEN,
 )
@@ -54,8 +53,6 @@ from batch_export.exporter.capture.loop_guarded_reads import IN_ROUND
 from batch_export.exporter.capture.loop_soundness import in_place
 from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.rewritten_code import rewritten
-
-Node = TypeVar("Node", bound=ast.AST)
 
 
 def any_choice(places: Iterable[str]) -> bool:
@@ -216,7 +213,7 @@ class _Choices(ast.NodeTransformer):
         """An `if` in a round whose sides only write: these, for an operator's round, beside what else it is."""
         self.count += 1
         of = sorted(called_of([*node.body, *node.orelse, node.test]))
-        writes = [*_checked(of, self.count), *choice_writes.in_round(node, _computing)]
+        writes = [*_checked(of, self.count), *choice_writes.in_round(node, computing)]
         plain = self._as_choice(node) if is_choice(node) else self._within(node)
         test = ast.parse(f"{IN_ROUND}()", mode="eval").body
         made = ast.If(test, writes, plain if isinstance(plain, list) else [plain])
@@ -252,7 +249,7 @@ class _Choices(ast.NodeTransformer):
     ) -> list[ast.stmt]:
         node = effects.node
         asked = f"__asked_{number}__"
-        question = ast.Assign([ast.Name(asked, ast.Store())], size_decisions.as_calls(_computing(node.test)))
+        question = ast.Assign([ast.Name(asked, ast.Store())], size_decisions.as_calls(computing(node.test)))
         choice: list[ast.stmt] = []
         kept = {name: f"__before_{number}_{name}__" for name in changed if name in before}
         choice += [_line(f"{own} = {name}") for name, own in kept.items()]
@@ -301,7 +298,7 @@ class _Choices(ast.NodeTransformer):
             case ast.Pass():
                 return []
             case ast.AugAssign(target=ast.Name(id=name), op=kind, value=value):
-                given = [ast.Constant(type(kind).__name__), ast.Name(name, ast.Load()), _computing(value)]
+                given = [ast.Constant(type(kind).__name__), ast.Name(name, ast.Load()), computing(value)]
                 return [ast.Assign([ast.Name(name, ast.Store())], ast.Call(ast.Name(AUGMENTED, ast.Load()), given, []))]
             case ast.If():
                 own = self.known | effects.begun, self.wanted | effects.names
@@ -309,45 +306,13 @@ class _Choices(ast.NodeTransformer):
                 made = inner.visit_If(copy.deepcopy(statement))
                 self.count = inner.count
                 return made if isinstance(made, list) else [statement]
-        return [_computing(statement)]
+        return [computing(statement)]
 
 
 def _checked(of: Sequence[tuple[str, str]], number: int) -> list[ast.stmt]:
     """A look at what is called, which may do more than compute; a statement that a loop's round may have, too."""
     called = _listed(f"({text}, {name!r})" for text, name in of)
     return [_line(f"__called_{number}__ = {COMPUTED}(({called}))")] if of else []
-
-
-class _Computing(ast.NodeTransformer):
-    """Writes what may fail where the other side holds as calls."""
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        """`x[i]`."""
-        self.generic_visit(node)
-        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if not isinstance(node.ctx, ast.Load) or all(isinstance(one, (ast.Slice, ast.Constant)) for one in places):
-            return node
-        return ast.Call(ast.Name(READ, ast.Load()), [node.value, *map(_as_place, places)], [])
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        """`a // b`."""
-        self.generic_visit(node)
-        if not isinstance(node.op, (ast.FloorDiv, ast.Mod)):
-            return node
-        kind = ast.Constant(type(node.op).__name__)
-        return ast.Call(ast.Name(DIVIDED, ast.Load()), [kind, node.left, node.right], [])
-
-
-def _computing(node: Node) -> Node:
-    made: Node = _Computing().visit(copy.deepcopy(node))
-    return made
-
-
-def _as_place(place: ast.expr) -> ast.expr:
-    if not isinstance(place, ast.Slice):
-        return place
-    parts = [one or ast.Constant(None) for one in (place.lower, place.upper, place.step)]
-    return ast.Call(ast.Name("slice", ast.Load()), parts, [])
 
 
 def _is_fresh(node: ast.If, name: str) -> bool:
