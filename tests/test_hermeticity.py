@@ -229,9 +229,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libmaybe", "1.0")
     install(packages, "libhub", "1.0")
     monkeypatch.chdir(root)
-    for path in (packages, root):
+    second = root / "venv/second/site-packages"
+    second.mkdir(parents=True)
+    for path in (second, packages, root):
         monkeypatch.syspath_prepend(str(path))
-    path = os.pathsep.join([str(root), str(packages), os.path.dirname(__file__)])
+    path = os.pathsep.join([str(root), str(packages), str(second), os.path.dirname(__file__)])
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setenv(VARIABLE, "one secret")
     monkeypatch.setenv("HERMETIC_ODD", "\udcff")
@@ -374,6 +376,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: install(p.packages, "libmaybe", "2.0"),
     ),
     "uninstalled": ({"found", "plugins"}, "package libmaybe: __init__.py -> absent", _uninstalled),
+    "a folder more of a namespace": (
+        {"discovered"},
+        "package libspace: ",
+        lambda p: p.write("venv/second/site-packages/libspace/three.py", ""),
+    ),
     "a module more of a namespace": (
         {"discovered"},
         "libspace/ has changed",

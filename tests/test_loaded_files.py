@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from batch_export.action import ActionResult
+from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.recorded_names import Names
 from batch_export.sources.asked import ABSENT, of_a_step, state_now
 from batch_export.sources.closure import local_roots
@@ -743,3 +745,25 @@ def test_what_is_gone_is_not_found_in_a_later_root(root: Path, tmp_path: Path, c
     (root / "data.txt").unlink()
     (root / "folder").rmdir()
     assert list(changes(result, (root, later), root / "outputs")) != []
+
+
+@pytest.mark.parametrize("has_file", [True, False], ids=["a package", "a folder as a package"])
+def test_a_package_alike_in_an_earlier_root_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_file: bool
+) -> None:
+    roots = [tmp_path / "first", tmp_path / "second"]
+    for folder in (*roots, roots[1] / "package_alike"):
+        folder.mkdir()
+    if has_file:
+        (roots[1] / "package_alike/__init__.py").write_text("")
+    monkeypatch.syspath_prepend(roots[1])
+    importlib.import_module("package_alike")
+    watched = LoadedFiles(roots, [tmp_path / "store"])
+    sources = watched.sources()
+    result = ActionResult("Reference", "k", sources=sources, asked=watched.asked())
+    assert not any("package_alike" in text for text in changes(result, roots, tmp_path / "store"))
+    (roots[0] / "package_alike").mkdir()
+    if has_file:
+        (roots[0] / "package_alike/__init__.py").write_text("")
+    assert any("package_alike" in text for text in changes(result, roots, tmp_path / "store"))
+    del sys.modules["package_alike"]

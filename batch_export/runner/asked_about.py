@@ -132,6 +132,16 @@ def earlier_packages(tops: Iterable[str], file_of: Callable[[str], str | None], 
     return {place for place in found if not aside or not place.startswith(aside + os.sep)}
 
 
+def folders_as_packages(file_of: Callable[[str], str | None]) -> dict[str, list[str]]:
+    """Returns the packages of the top level without a file (namespaces) that were imported, with their folders.
+
+    Args:
+        file_of: the file of a loaded module; None when it has none.
+    """
+    tops = [name for name in list(sys.modules) if "." not in name and file_of(name) is None]
+    return {name: places for name in tops if (places := _search_places(name))}
+
+
 def _search_places(package: str) -> list[str]:
     """Returns the folders in which modules of a package are looked for, or of none: those of the path."""
     try:

@@ -58,8 +58,8 @@ class AskedDistributions:
         return {name: distributions.state(name) for name in {*self._asked, *modules}}
 
     def tops(self) -> set[str]:
-        """Returns the top-level names of the modules of installed packages that were looked for and not imported."""
-        return {name.partition(".")[0] for name in self._there()}
+        """Returns the top-level names of the modules that were looked for and not imported."""
+        return {name.partition(".")[0] for name in self._sought if name not in sys.modules}
 
     def _there(self) -> set[str]:
         return {name for name in self._sought if name not in sys.modules and distributions.is_there(name)}

@@ -109,15 +109,17 @@ class UsedPackages:
         return names
 
     def _within(self) -> set[str]:
-        """The modules within installed packages that the model's sources name; not those of packages whose versions
-        alone count.
+        """The modules within installed packages that the model's sources name, and packages without a file there.
+
+        Those of packages whose versions alone count are left out.
         """
-        loaded = {name: file_of(name) for name in self._named if "." in name and name in sys.modules}
+        loaded = {name: file_of(name) for name in self._named if name in sys.modules}
         aside = {_OURS, *_IN_KEYS, *sys.stdlib_module_names}
         return {
             name
             for name, file in loaded.items()
-            if file and is_installed(file) and distributions.normal(name.partition(".")[0]) not in aside
+            if distributions.normal(name.partition(".")[0]) not in aside
+            and ((is_installed(file) and "." in name) if file else distributions.is_there(name))
         }
 
 

@@ -69,8 +69,7 @@ def state(name: str) -> str:
     if name.startswith(WITHOUT_METADATA):
         return _content(name.removeprefix(WITHOUT_METADATA))
     if name.startswith(FORM):
-        spec = _found(name.removeprefix(FORM))
-        return ABSENT if spec is None else os.path.basename(spec.origin or "")
+        return _form(_found(name.removeprefix(FORM)))
     for entry in search_path():
         found = _listed(entry or os.getcwd(), _changed(entry or os.getcwd())).get(name)
         if found is not None:
@@ -351,11 +350,25 @@ def _content(module: str) -> str:
         return f"unreadable: {error.strerror}"
 
 
+def _form(spec: ModuleSpec | None) -> str:
+    """What an import takes: a file, or the folders of a package without one (a namespace), to which others may add.
+
+    Where local folders lie does not count.
+    """
+    if spec is None:
+        return ABSENT
+    if spec.origin is not None:
+        return os.path.basename(spec.origin)
+    return digest_value([one if is_installed(one) else "" for one in spec.submodule_search_locations or ()])[:16]
+
+
 def is_there(module: str) -> bool:
-    """Whether an import would find a module in an installed package; one of the standard library is in none."""
+    """Whether an import would find a module in an installed package, or a folder in whose place one may come.
+
+    One of the standard library is in no package.
+    """
     spec = None if module.partition(".")[0] in sys.stdlib_module_names else _found(module)
-    places = (spec.origin, *(spec.submodule_search_locations or ())) if spec is not None else ()
-    return any(is_installed(one) for one in places if one)
+    return spec is not None and (spec.origin is None or is_installed(spec.origin))
 
 
 def _found(module: str) -> ModuleSpec | None:
