@@ -353,13 +353,15 @@ def _content(module: str) -> str:
 def _form(spec: ModuleSpec | None) -> str:
     """What an import takes: a file, or the folders of a package without one (a namespace), to which others may add.
 
-    Where local folders lie does not count.
+    Where local folders lie, and how many there are, does not count.
     """
     if spec is None:
         return ABSENT
     if spec.origin is not None:
         return os.path.basename(spec.origin)
-    return digest_value([one if is_installed(one) else "" for one in spec.submodule_search_locations or ()])[:16]
+    return digest_value(sorted({one if is_installed(one) else "" for one in spec.submodule_search_locations or ()}))[
+        :16
+    ]
 
 
 def is_there(module: str) -> bool:
