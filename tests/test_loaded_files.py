@@ -767,3 +767,30 @@ def test_a_package_alike_in_an_earlier_root_counts(
         (roots[0] / "package_alike/__init__.py").write_text("")
     assert any("package_alike" in text for text in changes(result, roots, tmp_path / "store"))
     del sys.modules["package_alike"]
+
+
+def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> None:
+    """A second checkout with the same sources, in the place of the first one on the path, has data of its own."""
+    roots = [tmp_path / "here", tmp_path / "one/src", tmp_path / "two/src"]
+    for root in roots:
+        (root / "data").mkdir(parents=True)
+        for name in ("module.py", "data.txt", "data/more.txt", "../w.txt", "../setup.py"):
+            (root / name).write_text("1")
+    (roots[0] / "module.py").unlink()
+    names = Names(roots[:2], ())
+    names.find_by([str(roots[1] / "module.py")])
+    found = [names.of(roots[1] / "data.txt"), names.of(roots[1] / "data", os.sep), names.of_asked(str(roots[1] / "no"))]
+    assert found == ["beside//module//data.txt", "beside//module//data", "beside//module//no"]
+    assert names.of(roots[1] / "module.py") == "module.py"
+    assert names.of(roots[0] / "data.txt") == "data.txt"
+    assert names.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
+    assert names.of_project(tmp_path / "w.txt") is None
+    for first, second in ((roots[1], roots[2]), (roots[2], roots[1])):
+        path = (roots[0], first, second)
+        assert first_of("beside//module//data.txt", path) == first / "data.txt"
+        assert first_of(f"beside//module//data{os.sep}", path) == first / "data"
+        assert first_of("beside//module//../w.txt", path) == first / "../w.txt"
+    assert first_of("beside//module//data.txt", roots[:1]) is None
+    result = ActionResult("Reference", "k", sources=(("beside//module//data.txt", "other"),))
+    told = list(changes(result, roots, tmp_path / "store"))
+    assert told == ["file data.txt beside module has changed"]

@@ -181,6 +181,8 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
         modules = _module_files()
+        homes = ((*folders(os.path.dirname(name)), os.path.basename(name)) for name in modules - self._installed)
+        self._names.find_by(os.path.join(real, file) for real, installed, file in homes if not installed)
         data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
         self.of_packages |= data
         for name, spelled in self._of_packages.unlisted.items():
@@ -207,7 +209,7 @@ class LoadedFiles:
                 continue
             digest = self._digest(path, opened.get(name))
             if digest and (digest != ABSENT or failed or not recorded.startswith(os.sep)):
-                found[recorded] = digest
+                found |= dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
                 self._used.add(str(path))
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
         return tuple(sorted(self._sources.items()))
@@ -386,6 +388,8 @@ class LoadedFiles:
                 except OSError:
                     digest = UNREADABLE
                 found[f"{recorded}{os.sep}{ending}"] = digest
+                if further := self._names.of_project(real, f"{os.sep}{ending}"):
+                    found[further] = digest
                 self._used.add(str(real))
             elif is_metadata and not os.path.exists(real):
                 found[f"{recorded}{os.sep}{ending}"] = ABSENT

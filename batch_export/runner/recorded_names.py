@@ -1,13 +1,14 @@
 """The names under which files and folders are recorded, and which of them count at all.
 
 Paths that a child used arrive; names relative to a root, or absolute outside all of them, leave. `recorded.py` finds
-them again.
+them again. Data in a later root are named by a module there: another checkout on `PYTHONPATH` has data of its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from batch_export.runner.opened import Opened
@@ -15,10 +16,12 @@ from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import is_systems_own
 from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, is_side_file
+from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.places import models_dir
-from batch_export.sources.recorded import first_of, is_first, is_of_modules
+from batch_export.sources.recorded import beside, first_of, is_first, is_of_modules
 
 _OWN = str(PACKAGE) + os.sep
+_OF_PROJECTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
 _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
 
@@ -43,6 +46,20 @@ class Names:
         self._ignored = tuple(str(folder) + os.sep for folder in ignored)
         self.prefixes = tuple(str(folder) + os.sep for folder in (models_dir(), *self._roots))
         """Where local files lie."""
+        self._modules: dict[Path, str] = {}
+
+    def find_by(self, files: Iterable[str]) -> None:
+        """Says which modules were imported: those of later roots tell where data lie that they read beside themselves.
+
+        Args:
+            files: of modules, without links.
+        """
+        states = ModuleStates(self._roots)
+        for file in files:
+            home = _home(Path(file), self._roots) if file.startswith(self.prefixes) else None
+            name = None if home in (None, *self._roots[:1]) else module_of(os.path.relpath(file, home))
+            if home is not None and name and states.home(name) == str(home):
+                self._modules[home] = min(self._modules.get(home, name), name)
 
     def is_ignored(self, path: str) -> bool:
         """Whether nothing is noted of a path."""
@@ -96,6 +113,8 @@ class Names:
         relative = relative_name(Path(path), self._roots)
         if relative in (None, "."):  # a root itself
             return None
+        if (found := self._beside(Path(path), relative)) is not None:
+            return found
         return relative if is_first(relative, path, self._roots) else path
 
     def _as_written(self, name: str, before: str, rest: str, *, is_data: bool) -> str | None:
@@ -154,16 +173,46 @@ class Names:
         if relative is None:
             foreign = _is_foreign(str(path)) or is_installed(path)
             return None if foreign else str(path)
+        if (found := self._beside(path, relative)) is not None:
+            return found
         if first_of(f"{relative}{ending}", self._roots) not in (path, None):
             return str(path)
         home = _home(path, self._roots)
         is_found_by_name = home in (None, self._roots[0]) or is_of_modules(str(path))
         return relative if is_found_by_name else str(path)
 
+    def of_project(self, path: Path, ending: str = "") -> str | None:
+        """The further name of what lies outside of all roots, in the project of a later one (`parents[1] / "weights"`).
+
+        Args:
+            path: of a file or a folder.
+            ending: a separator for a folder.
+        """
+        if str(path).startswith(self.prefixes):
+            return None
+        for home, module in sorted(self._modules.items()):
+            project = _project(home)
+            if project is not None and path.is_relative_to(project):
+                return beside(module, os.path.relpath(path, home) + ending)
+        return None
+
+    def _beside(self, path: Path, relative: str) -> str | None:
+        """The name of what is no module and lies in a later root: by a module that was imported from there."""
+        home = _home(path, self._roots)
+        if is_of_modules(relative) or home is None or home not in self._modules:
+            return None
+        return beside(self._modules[home], relative)
+
 
 def _home(path: Path, roots: Sequence[Path]) -> Path | None:
     """The innermost root that a path is in."""
     return max((one for one in roots if path.is_relative_to(one)), key=lambda one: len(one.parts), default=None)
+
+
+@cache
+def _project(root: Path) -> Path | None:
+    """The folder above a root that a project begins in, by what lies there."""
+    return next((one for one in root.parents if any((one / name).exists() for name in _OF_PROJECTS)), None)
 
 
 def _ways_up(path: str) -> Iterator[tuple[str, str]]:

@@ -59,12 +59,17 @@ class ModuleStates:
         elif name.startswith(f"{ZOO_PACKAGE}/"):
             folders = [f"{models_dir()}{above.removeprefix(ZOO_PACKAGE)}"]
         else:
-            folders = [f"{root}/{above}" if above else root for root in self._roots]
+            folders = [_joined(root, above) for root in self._roots]
         for folder in folders:
             form = self._form(folder, file)
             if form is not None:
                 return f"{_FOUND}{file}{form}"
         return NOTHING
+
+    def home(self, name: str) -> str | None:
+        """Returns the first root that has a module of that name."""
+        above, _, file = name.rpartition(os.sep)
+        return next((root for root in self._roots if self._form(_joined(root, above), file) is not None), None)
 
     def _form(self, folder: str, name: str) -> str | None:
         beside = self._names_in(folder)
@@ -82,6 +87,10 @@ class ModuleStates:
         if folder not in self._names:
             self._names[folder] = _names_in(folder)
         return self._names[folder]
+
+
+def _joined(root: str, above: str) -> str:
+    return f"{root}/{above}" if above else root
 
 
 def _names_in(folder: str) -> frozenset[str]:

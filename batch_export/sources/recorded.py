@@ -30,6 +30,10 @@ PASSING = "is a pipe or a device, of which nobody can read again what was read"
 METADATA_OF = f"*.dist-info{os.sep}"
 """Ends the name of a folder, after its separator, of which only the distributions count whose metadata is there."""
 
+BESIDE = "beside//"
+"""Begins the name of what lies in a later root, which is found by a module there: `beside//package/sop//data/w.txt`."""
+_IN_ITS_ROOT = "//"
+
 ALL_VARIABLES = "*"
 """The name under which the whole environment is recorded, for a model that went through all of it."""
 CURRENT_FOLDER = "="
@@ -72,13 +76,13 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
     for name, digest in result.sources:
         now = current_digest(name_of(name), roots, store)
         if now != digest:
-            yield f"{'folder' if name.endswith(os.sep) else 'file'} {name} {_told(digest, now)}"
+            yield f"{'folder' if name.endswith(os.sep) else 'file'} {_shown(name)} {_told(digest, now)}"
     modules = ModuleStates(roots)
     for name, state in result.asked:
         place = name_of(name)
         found = modules.of(place) if is_of_module(state) else state_now(_place(place, roots), state)
         if found != state:
-            yield f"{name}: {state} -> {found}"
+            yield f"{_shown(name)}: {state} -> {found}"
     if result.packages and not _all_as(result.packages, distributions.path_stamp()):
         for name, state in result.packages:
             present = distributions.state(name)
@@ -87,6 +91,23 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
     for name, digest in _variables(result):
         if variable_digest(name_of(name), os.environ, os.curdir) != digest:
             yield _VARIABLES.get(name, f"environment variable {name} has another value")
+
+
+def beside(module: str, name: str) -> str:
+    """Returns the name of what lies in the root that a module is found in.
+
+    Args:
+        module: as a path without an ending, relative to that root.
+        name: relative to that root.
+    """
+    return f"{BESIDE}{module}{_IN_ITS_ROOT}{name}"
+
+
+def _shown(name: str) -> str:
+    if not name.startswith(BESIDE):
+        return name
+    module, _, own = name.removeprefix(BESIDE).partition(_IN_ITS_ROOT)
+    return f"{own} beside {module}"
 
 
 def _variables(result: ActionResult) -> Iterator[tuple[str, Digest]]:
@@ -167,6 +188,10 @@ def _candidates(name: str, roots: Sequence[Path]) -> list[str]:
         return [os.path.join(models_dir(), name.removeprefix(ZOO_PACKAGE + "/"))]
     if os.path.isabs(name):
         return [name]
+    if name.startswith(BESIDE):
+        module, _, own = name.removeprefix(BESIDE).partition(_IN_ITS_ROOT)
+        home = ModuleStates(roots).home(module)
+        return [] if home is None else [os.path.join(home, own)]
     return [os.path.join(root, name) for root in (roots if is_of_modules(name) else roots[:1])]
 
 
