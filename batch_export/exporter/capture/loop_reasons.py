@@ -35,5 +35,7 @@ def part(node: ast.AST) -> str:
     """A part of a round, with its line where it has one."""
     text = " ".join(ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).split())
     shown = text if len(text) <= 60 else f"{text[:57]}..."
+    if any(isinstance(one, ast.Name) and one.id.startswith("__") for one in ast.walk(node)):  # no text of the model's
+        shown = "if ..." if isinstance(node, ast.If) else "..."
     line = getattr(node, "lineno", 0)
     return f"`{shown}` at line {line}" if line else f"`{shown}`"
