@@ -784,7 +784,15 @@ def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> Non
     assert names.of(roots[1] / "module.py") == "module.py"
     assert names.of(roots[0] / "data.txt") == "data.txt"
     assert names.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
-    assert names.of_project(tmp_path / "w.txt") is None
+    assert names.of_project(roots[0] / "data.txt") is None
+    assert names.of_project(roots[1] / "data.txt") is None
+    above = Names((tmp_path, roots[1]), ())
+    above.find_by([str(roots[1] / "module.py")])
+    assert above.of(roots[1].parent / "w.txt") == "one/w.txt"
+    assert above.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
+    beneath = Names((roots[1].parent, roots[1]), ())
+    beneath.find_by([str(roots[1] / "module.py")])
+    assert beneath.of_project(roots[1].parent / "w.txt") is None
     for first, second in ((roots[1], roots[2]), (roots[2], roots[1])):
         path = (roots[0], first, second)
         assert first_of("beside//module//data.txt", path) == first / "data.txt"

@@ -182,18 +182,20 @@ class Names:
         return relative if is_found_by_name else str(path)
 
     def of_project(self, path: Path, ending: str = "") -> str | None:
-        """The further name of what lies outside of all roots, in the project of a later one (`parents[1] / "weights"`).
+        """The further name of what lies near a later root with modules (`parents[1] / "weights"`); None of others.
 
         Args:
             path: of a file or a folder.
             ending: a separator for a folder.
         """
-        if str(path).startswith(self.prefixes):
+        within = _home(path, self._roots)
+        if within in self._modules or is_of_modules(str(path)):
             return None
         for home, module in sorted(self._modules.items()):
-            project = _project(home)
-            if project is not None and path.is_relative_to(project):
-                return beside(module, os.path.relpath(path, home) + ending)
+            area = next((one for one in _areas(home) if path.is_relative_to(one)), None)
+            if area is None or (within in self._roots[:1] and self._roots[0].is_relative_to(area)):
+                continue
+            return beside(module, os.path.relpath(path, home) + ending)
         return None
 
     def _beside(self, path: Path, relative: str) -> str | None:
@@ -210,9 +212,10 @@ def _home(path: Path, roots: Sequence[Path]) -> Path | None:
 
 
 @cache
-def _project(root: Path) -> Path | None:
-    """The folder above a root that a project begins in, by what lies there."""
-    return next((one for one in root.parents if any((one / name).exists() for name in _OF_PROJECTS)), None)
+def _areas(root: Path) -> tuple[Path, ...]:
+    """The folders above a root that may be its project's: two, and the one in which a project begins."""
+    project = next((one for one in root.parents if any((one / name).exists() for name in _OF_PROJECTS)), None)
+    return (*root.parents[:2], *([project] if project else []))
 
 
 def _ways_up(path: str) -> Iterator[tuple[str, str]]:
