@@ -445,7 +445,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "environment variable LIBHUB_CACHE has another value",
         lambda p: p.monkeypatch.setenv("LIBHUB_CACHE", str(p.root.parent / "outside")),
     ),
-    "folder's name": ({"where", "here"}, "the current folder, whose name was asked for, is another one", _moved),
+    "folder's name": (
+        {"where", "here"},
+        "the current folder, whose name was asked for, is another one",
+        _moved,
+    ),
     "hashing": (
         EVERY_MODEL,
         "environment variable PYTHONHASHSEED has another value",

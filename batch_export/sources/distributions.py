@@ -353,7 +353,7 @@ def _content(module: str) -> str:
 def _form(spec: ModuleSpec | None) -> str:
     """What an import takes: a file, or the folders of a package without one (a namespace), to which others may add.
 
-    Where local folders lie, and how many there are, does not count.
+    Of local folders it counts how many there are, not where they lie.
     """
     if spec is None:
         return ABSENT
