@@ -74,3 +74,20 @@ def test_what_a_model_puts_on_the_path_is_no_installed_package(tmp_path: Path, m
     search_path.keep()
     assert distributions.state("foo") == "1.0"
     assert is_installed(folder / "foo.py")
+
+
+def test_a_namespace_counts_with_the_folders_it_consists_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first / "of_folders", second):
+        folder.mkdir(parents=True)
+    for path in (second, first, first):
+        monkeypatch.syspath_prepend(path)
+    name = f"{distributions.FORM}of_folders"
+    before = distributions.state(name)
+    (second / "of_folders").mkdir()
+    sys.path_importer_cache.clear()
+    assert distributions.state(name) not in (before, distributions.ABSENT)
+    (second / "of_folders/__init__.py").write_text("")
+    sys.path_importer_cache.clear()
+    assert distributions.state(name) == "__init__.py"

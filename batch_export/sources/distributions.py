@@ -359,9 +359,8 @@ def _form(spec: ModuleSpec | None) -> str:
         return ABSENT
     if spec.origin is not None:
         return os.path.basename(spec.origin)
-    return digest_value(sorted({one if is_installed(one) else "" for one in spec.submodule_search_locations or ()}))[
-        :16
-    ]
+    places = {os.path.realpath(one) for one in spec.submodule_search_locations or ()}
+    return digest_value(sorted(one if is_installed(one) else "" for one in places))[:16]
 
 
 def is_there(module: str) -> bool:
