@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
 from batch_export.digest import Digest
@@ -17,6 +18,7 @@ from batch_export.runner.opened import Opened
 from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_step, without_size
 from batch_export.sources.closure import is_installed
 from batch_export.sources.module_forms import module_of
+from batch_export.sources.places import ZOO_PACKAGE
 from batch_export.sources.search_path import package_folders
 
 _AS_FOLDER = (os.sep, f"{os.sep}{os.curdir}")
@@ -132,14 +134,26 @@ def earlier_packages(tops: Iterable[str], file_of: Callable[[str], str | None], 
     return {place for place in found if not aside or not place.startswith(aside + os.sep)}
 
 
-def folders_as_packages(file_of: Callable[[str], str | None]) -> dict[str, list[str]]:
-    """Returns the packages of the top level without a file (namespaces) that were imported, with their folders.
+def none_before(
+    roots: Sequence[Path], modules: Mapping[str, str], file_of: Callable[[str], str | None]
+) -> set[tuple[str, str]]:
+    """Returns that the first root has nothing of the name of a later one's module: a package alike may have other data.
 
     Args:
+        roots: folders of local modules.
+        modules: local modules, name -> file.
         file_of: the file of a loaded module; None when it has none.
     """
-    tops = [name for name in list(sys.modules) if "." not in name and file_of(name) is None]
-    return {name: places for name in tops if (places := _search_places(name))}
+    if not roots:
+        return set()
+    first, later = roots[0], tuple(f"{root}{os.sep}" for root in roots[1:])
+    folders = [name for name in list(sys.modules) if "." not in name and file_of(name) is None]  # namespaces
+    tops = {
+        name.partition(".")[0]
+        for name, file in (*modules.items(), *((name, place) for name in folders for place in _search_places(name)))
+        if file.startswith(later) and not file.startswith(f"{first}{os.sep}") and not name.startswith(ZOO_PACKAGE)
+    }
+    return {(top, ABSENT) for top in tops if not os.path.lexists(first / top)}
 
 
 def _search_places(package: str) -> list[str]:

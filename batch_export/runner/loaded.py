@@ -22,7 +22,7 @@ from batch_export.digest import Digest
 from batch_export.runner.asked_about import (
     MissingModules,
     earlier_places,
-    folders_as_packages,
+    none_before,
     packages_without_file,
     states,
 )
@@ -39,7 +39,6 @@ from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import LEFT_BEHIND_SUFFIXES, content_digest
 from batch_export.sources.module_forms import ModuleStates, module_of
-from batch_export.sources.places import ZOO_PACKAGE
 from batch_export.sources.recorded import CHANGED, METADATA_OF, PASSING, UNREADABLE, listing_digest, metadata_digest
 
 _LISTINGS = ("os.listdir", "os.scandir")
@@ -239,20 +238,7 @@ class LoadedFiles:
         imported = filter(None, {*map(module_of, names), *elsewhere})
         modules = ModuleStates(self._roots)
         taken = {(name, modules.of(name)) for name in imported}
-        return tuple(sorted({*found, *made.items(), *taken, *self._none_before(local)}))
-
-    def _none_before(self, local: Mapping[str, str]) -> set[tuple[str, str]]:
-        """That the first root has nothing of the name of a later one's module: a package alike may have other data."""
-        if not self._roots:
-            return set()
-        first, later = self._roots[0], tuple(f"{root}{os.sep}" for root in self._roots[1:])
-        folders = ((name, place) for name, places in folders_as_packages(file_of).items() for place in places)
-        tops = {
-            name.partition(".")[0]
-            for name, file in (*local.items(), *folders)
-            if file.startswith(later) and not file.startswith(f"{first}{os.sep}") and not name.startswith(ZOO_PACKAGE)
-        }
-        return {(top, ABSENT) for top in tops if not os.path.lexists(first / top)}
+        return tuple(sorted({*found, *made.items(), *taken, *none_before(self._roots, local, file_of)}))
 
     def _name_of_made(self, name: str) -> str | None:
         if not self._names.may_count(name):

@@ -56,7 +56,8 @@ class Names:
         """
         states = ModuleStates(self._roots)
         for file in files:
-            home = _home(Path(file), self._roots) if file.startswith(self.prefixes) else None
+            is_own = file.startswith(_OWN) or not file.startswith(self.prefixes)
+            home = None if is_own else _home(Path(file), self._roots)
             name = None if home in (None, *self._roots[:1]) else module_of(os.path.relpath(file, home))
             if home is not None and name and states.home(name) == str(home):
                 self._modules[home] = min(self._modules.get(home, name), name)
@@ -214,8 +215,9 @@ def _home(path: Path, roots: Sequence[Path]) -> Path | None:
 @cache
 def _areas(root: Path) -> tuple[Path, ...]:
     """The folders above a root that may be its project's: two, and the one in which a project begins."""
-    project = next((one for one in root.parents if any((one / name).exists() for name in _OF_PROJECTS)), None)
-    return (*root.parents[:2], *([project] if project else []))
+    above = [one for one in root.parents if len(one.parts) > 1]
+    project = next((one for one in above if any((one / name).exists() for name in _OF_PROJECTS)), None)
+    return (*above[:2], *([project] if project else []))
 
 
 def _ways_up(path: str) -> Iterator[tuple[str, str]]:

@@ -32,9 +32,7 @@ def is_forward(function: ast.FunctionDef, module: torch.nn.Module) -> bool:
         function: its tree, as its file has it.
         module: the model.
     """
-    called = vars(module).get(
-        "forward", getattr(type(module), "forward", None)
-    )  # that of a function as a model is its own
+    called = getattr(module, "forward", None)  # of a function as a model, the function
     own = _within_modes(getattr(called, "__func__", called))
     if not isinstance(own, FunctionType) or function.name != own.__name__:
         return False

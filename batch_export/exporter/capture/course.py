@@ -226,11 +226,8 @@ class Course:
             inputs, untried, strategies: as for `otherwise_beyond`.
             fixed: further axes that are fixed, as messages call them.
         """
-        request, leaves = (
-            replace(self.request, given=inputs, untried=untried, guards="allow"),
-            pytree.tree_leaves(inputs),
-        )
-        asked = request.asked
+        request = replace(self.request, given=inputs, untried=untried, guards="allow")
+        asked, leaves = request.asked, pytree.tree_leaves(inputs)
         sizes = {axis: leaves[asked.positions[axis.where]].shape[axis.axis] for axis in asked.axes}
         single = [(axis.where, axis.axis) for axis, size in sizes.items() if size == 1 or axis.text in fixed]
         if not single:

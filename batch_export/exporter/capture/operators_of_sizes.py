@@ -27,8 +27,6 @@ _MAX, _MIN = builtins.max, builtins.min
 _DYNAMOS = "torch._dynamo.variables.builtin"
 """Asks whether a function is `max`: any other in its place is `min` to it."""
 _DIFFERENCES = ("__xor__", "__rxor__")
-
-
 _NUMBERS = {int, float, torch.SymInt, torch.SymFloat}
 _MAY_BE_UNREACHED: ContextVar[bool] = ContextVar("_MAY_BE_UNREACHED", default=False)
 _FEWEST = 3
