@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from batch_export.exporter.capture import effect_tokens
+from batch_export.exporter.capture import effect_tokens, real_sizes
 from batch_export.exporter.capture.assigned_buffers import one_of_several_ways
 from batch_export.exporter.capture.begun_anew import begun_anew
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
@@ -70,16 +70,33 @@ class _Ways:
         return found, decisions
 
     def _way(self, ways: Sequence[bool]) -> tuple[Way | Exception, tuple[Decision, ...]]:
-        """One way, or the error that the model itself raises on it."""
+        """One way, or the error that the model itself raises on it; from inputs of its sizes, where these decide."""
+        sizes, inputs = real_sizes.current(), (self.args, self.kwargs)
+        for _ in range(_MOST_DECISIONS):
+            found = self._captured(ways, *inputs, is_real=sizes is not None)
+            unreal = [one for one in found[1] if not one.is_real]
+            if sizes is None or not unreal:
+                break
+            other = sizes.inputs(found[1])
+            if other is None:
+                raise OneWayOnlyError(f"no sizes were found that are those of {unreal[0].text} being {unreal[0].taken}")
+            inputs = other
+        return found
+
+    def _captured(
+        self, ways: Sequence[bool], args: tuple[object, ...], kwargs: dict[str, object], *, is_real: bool
+    ) -> tuple[Way | Exception, tuple[Decision, ...]]:
         with (
-            begun_anew(self.module, self.args, self.kwargs),
-            forced_decisions(ways, _MOST_DECISIONS, self.raising, self.passed) as decisions,
+            begun_anew(self.module, args, kwargs),
+            forced_decisions(ways, _MOST_DECISIONS, self.raising, self.passed, is_real=is_real) as decisions,
             one_of_several_ways(lambda: bool(decisions)),
         ):
             try:
-                program = self.strategy(self.module, self.args, self.kwargs, self.form)
+                program = self.strategy(self.module, args, kwargs, self.form)
             except Exception as error:
-                if any(raised_at(error, *one.place_in_file) for one in decisions):
+                if any(raised_at(error, *one.place_in_file) for one in decisions) or not all(
+                    one.is_real for one in decisions
+                ):
                     return error, tuple(decisions)
                 if not decisions or isinstance(error, OneWayOnlyError) or not line_of(error):
                     raise

@@ -14,6 +14,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import sympy
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
@@ -30,10 +31,11 @@ from batch_export.exporter.capture.guards import Guard
 from batch_export.exporter.capture.numbers_beside import give_another_dtype
 from batch_export.exporter.capture.other_inputs import Inputs, of_other_reach, of_unlike_rows
 from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.real_sizes import real_sizes
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
-from batch_export.exporter.capture.size_decisions import any_decision, decisions_as_data
+from batch_export.exporter.capture.size_decisions import any_decision, any_equality, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
@@ -184,6 +186,10 @@ class Course:
             for other in self._both_ways(examples):
                 if not any_decision(_limiting_lines(other)):
                     return other
+        elif not captured.harmful and _is_of_equal(captured) and any_equality(self.request.decided_at):
+            for other in self._both_ways(examples):
+                if not _is_of_equal(other):
+                    return other
         return captured
 
     def _looked_at_again(self, captured: Captured, examples: Examples) -> Captured:
@@ -266,11 +272,15 @@ class Course:
         given = examples.lifted(examples.small(required=True))
         others = list(itertools.islice(examples.at_some(self.request.not_held), _OTHERS))
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
-        for inputs in (given, *others):  # a way that fails at the one may be traced at the other
-            captured = None if inputs is None else self._decided(inputs, strategies)
+        several = [inputs for inputs in (given, *others) if inputs is not None]
+        turns: list[tuple[Inputs, bool]] = [(inputs, False) for inputs in several]
+        if any_equality(self.request.decided_at):
+            turns += [(inputs, True) for inputs in several]
+        for inputs, is_real in turns:  # a way that fails at the one may be traced at the other
+            with real_sizes(examples, self.request.asked) if is_real else contextlib.nullcontext():
+                captured = self._decided(inputs, strategies)
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
                 continue
-            assert inputs is not None
             trials = Trials(captured.traced, captured.symbols, self.request.module, *inputs)
             if trials.holds_at(self.request.not_held) and self._is_model(captured):
                 yield captured
@@ -397,6 +407,11 @@ def _any_taken(places: Collection[str]) -> bool:
 def _limiting_lines(captured: Captured) -> list[str]:
     """Where the model asks what the program holds to only for the sizes that it shows."""
     return [guard.source for guard in captured.restrictions if guard.is_limit]
+
+
+def _is_of_equal(captured: Captured) -> bool:
+    """Whether a program holds only for sizes that are equal, where the model has others, too."""
+    return any(isinstance(guard.expression, sympy.Eq) for guard in captured.restrictions if guard.is_limit)
 
 
 def _takes_same_branches(captured: Captured, sizes: Mapping[str, int]) -> bool:

@@ -39,7 +39,7 @@ class Examples:
     """
 
     def __init__(self, asked: DynamicShapes, module: torch.nn.Module, given: Inputs) -> None:
-        self._module = module
+        self.module = module
         self._inputs = given
         self._names = Names(asked.axes)
         self._places = asked.positions
@@ -69,7 +69,7 @@ class Examples:
             return self._inputs
         for sizes in self._candidates(axes):
             made = self._at({**self.given, **sizes})
-            if made is not None and (len(self.given) == 1 or not refusal(self._module, *made)):
+            if made is not None and (len(self.given) == 1 or not refusal(self.module, *made)):
                 return made
         return None
 
@@ -102,7 +102,7 @@ class Examples:
         count = 0
         for sizes in several:
             made = self._at(sizes)
-            if made is not None and not refusal(self._module, *made):
+            if made is not None and not refusal(self.module, *made):
                 yield made
                 count += 1
             if count == _MOST:

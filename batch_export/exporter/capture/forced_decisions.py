@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from batch_export.exporter.capture import size_conditions
 from batch_export.exporter.capture.caught_failures import is_caught
 from batch_export.exporter.capture.guard_sources import is_users, users_frame, users_frames
 from batch_export.exporter.capture.masked_writes import does_nothing_otherwise
@@ -51,12 +52,20 @@ class Decision:
         taken: which way the capture went.
         source: `file:line` in the model.
         place: how many were taken before it.
+        condition: what is asked of sizes, on torch's symbols, where that is more than a question of the data.
     """
 
     asked: torch.SymBool
     taken: bool
     source: str
     place: int
+    condition: sympy.Basic | None = None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the sizes of the capture are such as are on this way."""
+        known = self.asked.node.shape_env.backed_var_to_val
+        return self.condition is None or bool(self.condition.xreplace(known)) == self.taken
 
     @property
     def place_in_file(self) -> tuple[str, int]:
@@ -81,6 +90,7 @@ class _Path:
     Attributes:
         ways: how to decide, in order.
         raising: lines that only raise an error, which were passed by.
+        is_real: whether sizes have to be such as are on the way.
         decisions: those that were taken.
         answers: a condition in torch's symbols -> what was decided of it.
     """
@@ -88,6 +98,7 @@ class _Path:
     ways: Sequence[bool]
     most: int
     raising: dict[str, None]
+    is_real: bool
     decisions: list[Decision] = field(default_factory=list)
     answers: dict[sympy.Basic, bool] = field(default_factory=dict)
 
@@ -108,7 +119,7 @@ class _Path:
                 )
             place = len(self.decisions)
             taken = self.ways[place] if place < len(self.ways) else True
-            self.decisions.append(Decision(torch.SymBool(node), taken, f"{file}:{line}", place))
+            self._decide(Decision(torch.SymBool(node), taken, f"{file}:{line}", place))
         if _is_of_whole_numbers(node.expr):
             self.answers[sympy.Not(node.expr)] = not taken
         if _is_asked_the_same(node.expr):
@@ -120,6 +131,20 @@ class _Path:
             known: Any = node if taken else node.sym_not()
             known.expect_true("", 0)  # shapes on this way may hang on it
         return taken
+
+    def _decide(self, decision: Decision) -> None:
+        """Takes a decision; of sizes that are equal on this way the capture knows that they are."""
+        condition = size_conditions.noted(decision.asked.node) if self.is_real else None
+        if not size_conditions.is_of_equality(condition):
+            self.decisions.append(decision)
+            return
+        self.decisions.append(replace(decision, condition=condition))
+        if not self.decisions[-1].is_real:
+            raise OneWayOnlyError(f"the sizes of the example are not those of this side of {decision.text}")
+        environment: Any = decision.asked.node.shape_env
+        for pair in size_conditions.equalities(condition, holds=decision.taken):
+            if isinstance(equal := sympy.Eq(*pair), sympy.Eq):
+                environment.evaluate_expr(equal)
 
 
 def _truth(node: SymNode) -> SymNode:
@@ -153,7 +178,7 @@ def _is_of_truth(node: SymNode) -> bool:
 
 @contextlib.contextmanager
 def forced_decisions(
-    ways: Sequence[bool], most: int, raising: dict[str, None], passed: dict[str, None]
+    ways: Sequence[bool], most: int, raising: dict[str, None], passed: dict[str, None], *, is_real: bool = False
 ) -> Iterator[list[Decision]]:
     """Within, decisions by data go these ways; gives a list of them, which grows.
 
@@ -162,15 +187,16 @@ def forced_decisions(
         most: how many decisions there may be.
         raising: gets lines that do nothing but raise an error by what is asked; they are passed by.
         passed: gets lines that ask if there is work to do, where doing it on nothing changes nothing.
+        is_real: whether sizes that a decision asks for have to be such as are on the way.
 
     Raises:
-        OneWayOnlyError: from within, where there are more.
+        OneWayOnlyError: from within, where there are more, or the last one is of sizes that are not on the way.
 
     What they went by is given beside the results while `decisions_returned` is open.
 
     NOTE: this wraps a private method of torch's symbolic numbers, by which Python's `if` asks them.
     """
-    path = _Path(ways, most, raising)
+    path = _Path(ways, most, raising, is_real)
     own: Any = SymNode.guard_bool
 
     def guard_bool(self: SymNode, file: str, line: int) -> bool:

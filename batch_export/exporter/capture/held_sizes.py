@@ -14,10 +14,17 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
 from batch_export.exporter.capture.guards import environment_of
+from batch_export.exporter.capture.size_conditions import named, sizes_there
+from batch_export.exporter.capture.way_sizes import WaySizes
 
 
-def hold_sizes(program: torch.export.ExportedProgram, environment: ShapeEnv) -> None:
+def hold_sizes(program: torch.export.ExportedProgram, environment: ShapeEnv, way: WaySizes | None = None) -> None:
     """Holds an environment to what held when a program was captured.
+
+    Args:
+        program: that was captured.
+        environment: of the other capture.
+        way: where the program is one way of several, what is known on it. What is equal there may not be elsewhere.
 
     Raises:
         RuntimeError: where a size is unknown there, or a condition is false.
@@ -33,8 +40,11 @@ def hold_sizes(program: torch.export.ExportedProgram, environment: ShapeEnv) -> 
             continue
         if not condition.free_symbols <= here.keys():
             raise RuntimeError(f"the condition `{condition}` is on a size that the inputs do not have")
+        held = condition.xreplace(here)
+        if way is not None and named(condition, own) in way.guards:
+            held = sympy.Or(sympy.Not(way.path.xreplace(sizes_there(environment))), held)
         with patch.object(ShapeEnv, "_get_sloc", lambda *_, guard=guard: guard.sloc):
-            if environment.evaluate_expr(condition.xreplace(here)) is not sympy.true:
+            if environment.evaluate_expr(held) is not sympy.true:
                 raise RuntimeError(f"the condition `{condition}` does not hold")
 
 

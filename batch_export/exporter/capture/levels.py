@@ -69,6 +69,8 @@ class Planner:
         written: what is written to on some way.
         out_spec: how the model's results are nested.
         level: the outermost level.
+        known: by the id of a way, what is known of sizes on it.
+        equal: by what a choice goes by and the side, what is equal on all ways behind it.
 
     Raises:
         OneWayOnlyError: the ways do not fit together.
@@ -77,7 +79,8 @@ class Planner:
     def __init__(self, tree: Tree, *, shares: bool) -> None:
         gathered = Gathered(tree)
         self.numbers: Numbers = gathered.numbers
-        self.written, self.out_spec = gathered.written, gathered.out_spec
+        self.written, self.out_spec, self.known = gathered.written, gathered.out_spec, gathered.known
+        self.equal = gathered.equal
         joined = Joined(gathered, tree, shares=shares)
         self.level = _Placing(self.numbers, joined).level()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from batch_export.exporter.capture.held_sizes import hold_sizes
 from batch_export.exporter.capture.levels import Fork, Level, Planner
 from batch_export.exporter.capture.numbered_values import with_others
 from batch_export.exporter.capture.path_tree import Constant, Tree
+from batch_export.exporter.capture.way_sizes import WHERE_EQUAL, Sizes
 
 
 class MergedPaths(torch.nn.Module):
@@ -38,6 +40,7 @@ class MergedPaths(torch.nn.Module):
         super().__init__()
         self._planner = Planner(tree, shares=shares)
         self._ways = tree.ways
+        self._sizes = Sizes()
         self._hold(module)
 
         def forward(*args: object, **kwargs: object) -> object:
@@ -70,9 +73,12 @@ class MergedPaths(torch.nn.Module):
         mode = detect_fake_mode(leaves)
         if mode is not None and mode.shape_env is not None:
             for way in self._ways:
-                hold_sizes(way.program, mode.shape_env)
+                hold_sizes(way.program, mode.shape_env, self._planner.known[id(way)])
         planner = self._planner
+        has_own = mode is not None and any(planner.known.values())
+        self._sizes = Sizes.of(leaves, mode.shape_env) if has_own and mode is not None else Sizes()
         values = {number: self._given(*what, leaves) for number, what in planner.numbers.given.items()}
+        values.update(zip(self._keys, self._sizes.tensors, strict=True))
         with fx_traceback.preserve_node_meta():
             results = self._run(planner.level, values)
         for place, new in zip(planner.written, results, strict=False):
@@ -86,6 +92,8 @@ class MergedPaths(torch.nn.Module):
             return leaves[what]
         if kind == "constant":
             return what
+        if kind == "condition":
+            return self._sizes.asked(*what)
         path, _, name = str(what).rpartition(".")
         return getattr(self.get_submodule(path), name)
 
@@ -97,7 +105,8 @@ class MergedPaths(torch.nn.Module):
             call = self._planner.numbers.calls[step]
             args, kwargs = with_others((call.args, call.kwargs), lambda one: self._value(one, values))
             with fx_traceback.set_current_meta(call.node):
-                values[step] = call.target(*args, **kwargs)
+                target = self._sizes_among(values).where_equal if call.target == WHERE_EQUAL else call.target
+                values[step] = target(*args, **kwargs)
         return [one.value if isinstance(one, Constant) else values[one] for one in level.results]
 
     def _value(self, number: int, values: Mapping[int, object]) -> object:
@@ -105,11 +114,12 @@ class MergedPaths(torch.nn.Module):
 
     def _chosen(self, fork: Fork, values: Mapping[int, object]) -> Sequence[object]:
         asked: Any = values[fork.asked]
-        held = [values[one] for one in fork.operands]
+        read = [*fork.operands, *self._keys]
+        held = [values[one] for one in read]
         if isinstance(asked, bool):
-            return self._run(fork.branches[0 if asked else 1], dict(zip(fork.operands, held, strict=True)))
+            return self._run(fork.branches[0 if asked else 1], dict(zip(read, held, strict=True)))
         leaves, spec = pytree.tree_flatten(held)  # of operators with several results, which one branch may take apart
-        owners = [one for one, value in zip(fork.operands, held, strict=True) for _ in pytree.tree_leaves(value)]
+        owners = [one for one, value in zip(read, held, strict=True) for _ in pytree.tree_leaves(value)]
         given: dict[int, list[int]] = {}  # one value may stand at several places
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, (torch.Tensor, torch.SymInt)):
@@ -121,14 +131,36 @@ class MergedPaths(torch.nn.Module):
                 for places, operand in zip(given.values(), operands, strict=True):
                     for place in places:
                         own[place] = operand
-                results = self._run(of, dict(zip(fork.operands, pytree.tree_unflatten(own, spec), strict=True)))
-                return tuple(_own_copy(one) for one in results)
+                found = dict(zip(read, pytree.tree_unflatten(own, spec), strict=True))
+                results = tuple(_own_copy(one) for one in self._run(of, found))
+                return self._of_same_sizes(results, fork, of is fork.branches[0], found)
 
             return run
 
         operands = tuple(self._operand(owners[places[0]], leaves[places[0]]) for places in given.values())
         results: Sequence[object] = torch.ops.higher_order.cond(asked, *map(branch, fork.branches), operands)
         return results
+
+    @property
+    def _keys(self) -> list[int]:
+        """Places among values of the inputs that have the sizes."""
+        return [-1 - place for place in range(len(self._sizes.tensors))]
+
+    def _sizes_among(self, values: Mapping[int, Any]) -> Sizes:
+        """The inputs' sizes, where values are computed."""
+        return replace(self._sizes, tensors=tuple(values[key] for key in self._keys))
+
+    def _of_same_sizes(
+        self, results: tuple[object, ...], fork: Fork, is_true: bool, values: Mapping[int, Any]
+    ) -> tuple[object, ...]:
+        """What a branch gives, with the other branch's sizes where these are equal on its side."""
+        equal = self._planner.equal.get((fork.asked, is_true))
+        if not equal:
+            return results
+        known = self._planner.numbers.known
+        beside = [known(one) if isinstance(one, int) else None for one in fork.branches[1 if is_true else 0].results]
+        sizes = self._sizes_among(values)
+        return tuple(sizes.as_beside(*pair, equal) for pair in zip(results, beside, strict=True))
 
     def _operand(self, number: int, value: Any) -> object:
         """A constant becomes a value of the graph around: a branch's own graph holds none."""

@@ -14,6 +14,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
 
+from batch_export.exporter.capture.way_sizes import WHERE_EQUAL, WaySizes
+
 _OF_MODULE = {InputKind.PARAMETER, InputKind.BUFFER}
 
 
@@ -82,8 +84,13 @@ class Numbers:
     _met: dict[int, Any] = field(default_factory=dict)
     _known: dict[object, int] = field(default_factory=dict)
 
-    def add(self, program: torch.export.ExportedProgram) -> list[int]:
-        """Numbers the nodes of a program; gives those of its calls, in order, each once."""
+    def add(self, program: torch.export.ExportedProgram, known: WaySizes | None = None) -> list[int]:
+        """Numbers the nodes of a program; gives those of its calls, in order, each once.
+
+        Args:
+            program: one of them.
+            known: what is known of sizes in it and not in others: inputs of such sizes are others than theirs.
+        """
         specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
         drawn: dict[object, int] = {}
         inputs = 0
@@ -93,6 +100,8 @@ class Numbers:
                 spec = specs[node.name]
                 if spec.kind is InputKind.USER_INPUT:
                     self._note(node, ("input", inputs), ("input", inputs))
+                    if known is not None and inputs in known.inputs:
+                        order[self._of_way(node, known)] = None
                     inputs += 1
                 elif spec.kind in _OF_MODULE:
                     self._note(node, ("weight", spec.target), ("weight", spec.target))
@@ -116,10 +125,28 @@ class Numbers:
                 order[number] = None
         return list(order)
 
+    def _of_way(self, node: torch.fx.Node, known: WaySizes) -> int:
+        """The number of an input with the sizes that it has on one way."""
+        args = (Value(self.of[node]), known.equal)
+        number = self._numbered(node, (WHERE_EQUAL, *args))
+        self.calls.setdefault(number, Call(WHERE_EQUAL, args, {}, node))
+        return number
+
     def call(self, like: Call, args: Any, kwargs: Any) -> int:
         """The number of a call with other arguments than one that is there, which draws nothing."""
         number = self._new((like.target, _frozen(args), _frozen(kwargs)))
         self.calls.setdefault(number, Call(like.target, args, kwargs, like.node))
+        return number
+
+    def condition(self, condition: Any, node: torch.fx.Node | None) -> int:
+        """The number of what sizes say.
+
+        Args:
+            condition: what is asked, on names of where sizes are read.
+            node: one at the line that asks.
+        """
+        number = self._new(("condition", condition))
+        self.given.setdefault(number, ("condition", (condition, node)))
         return number
 
     def chosen(self, asked: int, if_true: int, if_false: int) -> int:

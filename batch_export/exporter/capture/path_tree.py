@@ -6,7 +6,7 @@ way are among its values, what it writes to among them, and what it asked. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError
 from batch_export.exporter.capture.numbered_values import Numbers
+from batch_export.exporter.capture.size_conditions import Equality
+from batch_export.exporter.capture.way_sizes import Taken, condition_of, equal_on_all, known_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Gathered:
         orders: by the id of a way, what it calls.
         written: what is written to on some way.
         out_spec: how the model's results are nested.
+        known: by the id of a way, what is known of sizes on it.
+        equal: by what a choice goes by and the side, what is equal on all ways behind it.
 
     Raises:
         OneWayOnlyError: the ways give results of another structure.
@@ -82,7 +86,9 @@ class Gathered:
     def __init__(self, tree: Tree) -> None:
         self.numbers = Numbers()
         ways = tree.ways
-        self.orders = {id(way): self.numbers.add(way.program) for way in ways}
+        known = known_on([(way.program, taken) for way, taken in _taken(tree, ())])
+        self.known = dict(zip(map(id, ways), known, strict=True))
+        self.orders = {id(way): self.numbers.add(way.program, self.known[id(way)]) for way in ways}
         self.written: list[State] = list(dict.fromkeys(one for way in ways for one in _writes(way.program)))
         specs = [way.program.call_spec.out_spec.child(0) for way in ways]
         if any(spec != specs[0] for spec in specs):
@@ -92,6 +98,7 @@ class Gathered:
         held = {place: number for number, place in self.numbers.given.items() if place[0] != "constant"}
         self._asked: dict[int, list[Result]] = {}
         self._results: dict[int, list[Result]] = {}
+        self.equal: dict[tuple[int, bool], list[Equality]] = {}
         for way in ways:
             of = {node.name: self.numbers.of[node] for node in way.program.graph.nodes if node.op != "output"}
             writes = _writes(way.program)
@@ -116,6 +123,11 @@ class Gathered:
             OneWayOnlyError: its ways differ before it.
         """
         asked = {self._asked[id(way)][choice.decision.place] for way in choice.ways}
+        if choice.decision.condition is not None:
+            number = self.numbers.condition(condition_of(choice.decision), self._line_of(asked))
+            for side, behind in ((True, choice.if_true), (False, choice.if_false)):
+                self.equal[number, side] = equal_on_all([self.known[id(way)] for way in behind.ways])
+            return number
         (only,) = asked if len(asked) == 1 else (None,)
         if not isinstance(only, int):
             raise OneWayOnlyError(
@@ -123,6 +135,20 @@ class Gathered:
                 "before it, so that no one value is there to choose by (compute what is asked before them)"
             )
         return only
+
+    def _line_of(self, asked: Collection[Result]) -> torch.fx.Node | None:
+        """A node at the line of what was asked."""
+        calls = [self.numbers.calls[one] for one in asked if isinstance(one, int) and one in self.numbers.calls]
+        return calls[0].node if calls else None
+
+
+def _taken(tree: Tree, before: tuple[Taken, ...]) -> Iterator[tuple[Way, tuple[Taken, ...]]]:
+    """The ways of a tree, each with the decisions on it."""
+    if isinstance(tree, Choice):
+        yield from _taken(tree.if_true, (*before, (tree.decision, True)))
+        yield from _taken(tree.if_false, (*before, (tree.decision, False)))
+    else:
+        yield tree, before
 
 
 def _result(argument: Any, of: Mapping[str, int]) -> Result:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from batch_export.exporter.capture import size_conditions
 from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.operators_of_sizes import by_what_is_not_zero
 from batch_export.exporter.capture.size_questions import named_question
@@ -52,8 +54,8 @@ def _compared(left: Any, kind: str, right: Any) -> Any:
             return KINDS[kind](*[_tensor(one, dtype) for one in sides])
         asked, key = _asked_before(), (kind, *(str(one) for one in sides))
         if key not in asked:
-            asked[key] = made = KINDS[kind](*[_tensor(one, dtype) for one in sides])
-            asked["of sizes", id(made)] = made  # which lives on, so that its place stays its own
+            made = KINDS[kind](*[_tensor(one, dtype) for one in sides])
+            asked[key] = _of_sizes(asked, made, size_conditions.compared(left, kind, right))
         return asked[key]
     return KINDS[kind](*sides)
 
@@ -70,7 +72,14 @@ def _once(answer: Any) -> Any:
         return answer
     if key not in asked:
         asked[key] = answer.item()
+        size_conditions.note(asked[key], asked["condition", id(answer)])
     return asked[key]
+
+
+def _of_sizes(asked: dict[Any, Any], answer: Tensor, condition: sympy.Basic | None) -> Tensor:
+    """An answer to what was asked of sizes, with what that was; it lives on, so that its place stays its own."""
+    asked["of sizes", id(answer)], asked["condition", id(answer)] = answer, condition
+    return answer
 
 
 def _asked_before() -> dict[Any, Any]:
@@ -105,7 +114,16 @@ def _is_decided(value: torch.SymBool) -> bool:
 
 
 def _not(value: Any) -> Any:
-    return ~value if isinstance(value, Tensor) and value.dtype is torch.bool else not value
+    if not isinstance(value, Tensor) or value.dtype is not torch.bool:
+        return not value
+    asked = {} if torch.compiler.is_dynamo_compiling() else _asked_before()
+    if ("of sizes", id(value)) not in asked:
+        return ~value
+    key = ("not", id(value))
+    if key not in asked:
+        condition = asked["condition", id(value)]
+        asked[key] = _of_sizes(asked, ~value, None if condition is None else sympy.Not(condition))
+    return asked[key]
 
 
 def _all(*parts: Callable[[], Any]) -> Any:
@@ -123,8 +141,9 @@ def _both(joined: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
     if any(("of sizes", id(side)) not in asked for side in (one, other)):
         return joined(one, other)
     if key not in asked:
-        asked[key] = found = joined(one, other)
-        asked["of sizes", id(found)] = found
+        parts = [asked["condition", id(side)] for side in (one, other)]
+        whole: Any = sympy.Or if joined is torch.logical_or else sympy.And
+        asked[key] = _of_sizes(asked, joined(one, other), None if None in parts else whole(*parts))
     made: Tensor = asked[key]
     return made
 

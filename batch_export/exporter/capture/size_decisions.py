@@ -46,6 +46,11 @@ def any_decision(places: Iterable[str]) -> bool:
     return decided_lines.any_of(places, _lines)
 
 
+def any_equality(places: Iterable[str]) -> bool:
+    """Returns whether there is an `if` at some of several places that may ask whether two things are equal."""
+    return decided_lines.any_of(places, _lines_of_equalities)
+
+
 @contextlib.contextmanager
 def decisions_as_data(module: torch.nn.Module, places: Iterable[str]) -> Iterator[None]:
     """Within, an `if` at such lines of a model's functions is one by data where it asks for free sizes.
@@ -71,6 +76,25 @@ def _lines(file: str) -> frozenset[int]:
     tree = parsed(file)
     tests = (each for one in ast.walk(tree) for each in _tests(one)) if tree is not None else ()
     return frozenset(line for test in tests for line in _lines_of(test))
+
+
+@functools.lru_cache(maxsize=16)
+def _lines_of_equalities(file: str) -> frozenset[int]:
+    tree = parsed(file)
+    tests = (each for one in ast.walk(tree) for each in _tests(one)) if tree is not None else ()
+    return frozenset(line for test in tests if _asks_if_equal(test) for line in _lines_of(test))
+
+
+def _asks_if_equal(test: ast.AST) -> bool:
+    """Whether a test has such a comparison, or an answer that was kept under a name, which may be one."""
+    match test:
+        case ast.BoolOp(values=parts):
+            return any(map(_asks_if_equal, parts))
+        case ast.UnaryOp(operand=operand):
+            return _asks_if_equal(operand)
+        case ast.Compare(ops=kinds):
+            return any(isinstance(kind, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)) for kind in kinds)
+    return isinstance(test, (ast.Name, ast.Attribute, ast.Call, ast.pattern))
 
 
 def _lines_of(node: ast.expr | ast.pattern | ast.stmt) -> range:

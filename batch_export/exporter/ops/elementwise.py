@@ -170,6 +170,13 @@ def same_real(self: ir.Value) -> RecordedValue:
     return op.Identity(self)
 
 
+@lowering("batch_export_sizes::of_size")
+def same_of_size(self: ir.Value, size: object, stride: object) -> RecordedValue:
+    """A tensor of which the program knows on one way what some of its sizes are: the value itself."""
+    del size, stride
+    return op.Identity(self)
+
+
 @lowering("prims::view_of", "prims::alias", is_complex=True)
 def same_complex(self: ir.Value) -> RecordedValue:
     """A view of a whole complex tensor."""

@@ -1,0 +1,108 @@
+"""Inputs whose sizes are such as decisions by sizes say that they are on a way through a model.
+
+Arrives: the examples of a capture, by a context round it, and the decisions of a way that the sizes of its inputs do
+not fit. Leaves: inputs of other sizes, which the model takes. On the way of `q.shape[1] == k.shape[1]` a model adds
+what is of one size only there, so that it can be captured from nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from batch_export.exporter.capture import dynamic_shapes as shapes
+from batch_export.exporter.capture import size_conditions
+from batch_export.exporter.capture.examples import Examples
+from batch_export.exporter.capture.fake_runs import refusal
+from batch_export.exporter.capture.forced_decisions import Decision
+from batch_export.exporter.capture.guards import symbol_table
+from batch_export.exporter.capture.other_inputs import Inputs
+
+_STEPS = 4
+"""Sizes that are changed one after the other until all decisions are as they should be."""
+_FURTHER = (1, 2, 3)
+"""How far from a size it is no more."""
+
+Sizes = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RealSizes:
+    """Where inputs of other sizes come from.
+
+    Attributes:
+        examples: the given one, and others.
+        asked: the axes.
+    """
+
+    examples: Examples
+    asked: shapes.DynamicShapes
+
+    def inputs(self, decisions: Sequence[Decision]) -> Inputs | None:
+        """Inputs of sizes at which decisions of one capture are real; None where none were found."""
+        environment = decisions[-1].asked.node.shape_env
+        axes = symbol_table(environment, self.asked.axes, self.asked.aliases).axes
+        texts = {symbol: axes[str(symbol)].text for symbol in environment.backed_var_to_val if str(symbol) in axes}
+        given = {text: int(environment.backed_var_to_val[symbol]) for symbol, text in texts.items()}
+        asked = [one for one in decisions if one.condition is not None and one.condition.free_symbols <= texts.keys()]
+        for sizes in _fitting(asked, texts, given, _STEPS):
+            made = self.examples.at(sizes)
+            if made is not None and not refusal(self.examples.module, *made):
+                return made
+        return None
+
+
+def _fitting(decisions: Sequence[Decision], texts: Mapping[Any, str], sizes: Sizes, steps: int) -> Iterator[Sizes]:
+    """Sizes at which decisions are real, made of others in a few steps."""
+    values = {symbol: sympy.Integer(sizes[text]) for symbol, text in texts.items()}
+    wrong = [
+        one for one in decisions if one.condition is not None and bool(one.condition.xreplace(values)) != one.taken
+    ]
+    if not wrong:
+        yield sizes
+        return
+    for symbol, size in _changes(wrong[0], values) if steps else ():
+        if size >= 0 and size != sizes[texts[symbol]]:
+            yield from _fitting(decisions, texts, {**sizes, texts[symbol]: size}, steps - 1)
+
+
+def _changes(decision: Decision, values: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
+    """Symbols with sizes that may make a decision real."""
+    pairs = size_conditions.equalities(decision.condition, holds=decision.taken)
+    unequal = [pair for pair in pairs if pair[0].xreplace(values) != pair[1].xreplace(values)]
+    for one, other in unequal:
+        for symbol, value in ((one, other.xreplace(values)), (other, one.xreplace(values))):
+            if symbol.is_Symbol and value.is_Integer:
+                yield symbol, int(value)
+    if not unequal and decision.condition is not None:
+        symbols = sorted(decision.condition.free_symbols, key=str)
+        yield from ((symbol, int(values[symbol]) + step) for symbol in symbols for step in _FURTHER)
+        yield from ((symbol, 1) for symbol in symbols)  # which stands beside any other
+
+
+_REAL: ContextVar[RealSizes | None] = ContextVar("_REAL", default=None)
+
+
+@contextlib.contextmanager
+def real_sizes(examples: Examples, asked: shapes.DynamicShapes) -> Iterator[None]:
+    """Within, each way of decisions by sizes that are equal or not is captured from sizes that are so.
+
+    Args:
+        examples: where inputs of other sizes come from.
+        asked: the axes.
+    """
+    earlier = _REAL.set(RealSizes(examples, asked))
+    try:
+        yield
+    finally:
+        _REAL.reset(earlier)
+
+
+def current() -> RealSizes | None:
+    """What the capture around says; None where it says nothing of this."""
+    return _REAL.get()

@@ -1,0 +1,162 @@
+"""Decisions by whether sizes are equal: what a way computes only where they are has both ways in one file."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from exporting import assert_same
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from batch_export.errors import ExportWarning
+from batch_export.exporter import export
+
+pytestmark = pytest.mark.sampled
+
+AXES = ({0: "b", 1: "q"}, {0: "b", 1: "k"})
+EXAMPLES = ((3, 3), (2, 5), (4, 1))
+LENGTHS = (1, 2, 3, 5)
+
+
+def tensors(q: int, k: int, batch: int = 2) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(100 * q + k)
+    return torch.randn(batch, q, 4, generator=generator), torch.randn(batch, k, 4, generator=generator)
+
+
+def causal(q: Tensor, k: Tensor) -> Tensor:
+    scores = q @ k.transpose(1, 2)
+    if q.shape[1] == k.shape[1]:
+        scores = scores + torch.triu(torch.full((q.shape[1], k.shape[1]), -1e9), 1)
+    return scores.softmax(-1) @ k
+
+
+def added(q: Tensor, k: Tensor) -> Tensor:
+    if q.shape == k.shape:
+        return q + k
+    return q + k.mean(1, keepdim=True)
+
+
+def several(q: Tensor, k: Tensor) -> Tensor:
+    if q.shape[1] == k.shape[1]:
+        q = q + k
+    elif k.shape[1] == 1:
+        q = q - k
+    else:
+        q = q * k.mean(1, keepdim=True)
+    return q.relu()
+
+
+def written(q: Tensor, k: Tensor) -> Tensor:
+    made = torch.zeros_like(q)
+    if q.shape[1] == k.shape[1]:
+        made[:, :, 0] = k[:, :, 0]
+    return made + q
+
+
+def resized(q: Tensor, k: Tensor) -> Tensor:
+    if k.size(1) != q.size(1):
+        k = F.interpolate(k.transpose(1, 2), size=q.size(1), mode="linear").transpose(1, 2)
+    return torch.cat([q, k], -1)
+
+
+def beside(q: Tensor, k: Tensor) -> Tensor:
+    if q.size(1) == k.size(1) and q.size(1) > 2:
+        return q - k
+    return q.sum(1)[:, None] + k.mean(1)[:, None] + q * 0
+
+
+def kept(q: Tensor, k: Tensor) -> Tensor:
+    same = q.size(1) == k.size(1)
+    if not same:
+        k = k[:, :1].repeat(1, q.size(1), 1)
+    return (q * k).cumsum(1)
+
+
+def chosen(q: Tensor, k: Tensor) -> Tensor:
+    if k.size(1) == 1:
+        return q + k
+    return q - k if k.size(1) == q.size(1) else q
+
+
+def matched(q: Tensor, k: Tensor) -> Tensor:
+    def match(one: Tensor, other: Tensor) -> Tensor:
+        if one.shape[1] == other.shape[1]:
+            return one
+        return F.adaptive_avg_pool1d(one.transpose(1, 2), other.shape[1]).transpose(1, 2)
+
+    return match(k, q) + q
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize(
+    "function", [causal, added, several, written, resized, beside, kept, chosen, matched], ids=lambda one: one.__name__
+)
+def test_equal_and_unequal_sizes_are_in_one_file(
+    function: Callable[[Tensor, Tensor], Tensor], example: tuple[int, int]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        program = export(function, tensors(*example), dynamic_shapes=AXES)
+    for sizes in itertools.product(LENGTHS, LENGTHS):
+        for batch in (1, 3):
+            given = tensors(*sizes, batch)
+            assert_same(program(*given), [function(*given)])
+    program.release()
+
+
+def expanded(q: Tensor, k: Tensor) -> Tensor:
+    if k.shape[1] == 1:
+        k = k.expand(-1, q.shape[1], -1)
+    return torch.cat([q, k], -1)
+
+
+@pytest.mark.parametrize("example", [(3, 3), (4, 1)])
+def test_an_axis_of_one_element_is_expanded_as_far_as_another(example: tuple[int, int]) -> None:
+    program = export(expanded, tensors(*example), dynamic_shapes=AXES)
+    for sizes in ((1, 1), (2, 2), (5, 5), (2, 1), (5, 1)):
+        given = tensors(*sizes)
+        assert_same(program(*given), [expanded(*given)])
+    program.release()
+
+
+def joined(x: Tensor, y: Tensor) -> Tensor:
+    if x.size(0) == 1:
+        x = x.expand(y.size(0), -1, -1)
+    return torch.cat([x, y], -1)
+
+
+def unlike(x: Tensor, y: Tensor) -> Tensor:
+    if x.size(0) != y.size(0):
+        x = x.expand(y.size(0), -1, -1)
+    return torch.cat([x, y], -1)
+
+
+def multiplied(x: Tensor, y: Tensor) -> Tensor:
+    if x.shape[0] == 1 and y.shape[0] > 1:
+        x = x.repeat(y.size(0), 1, 1)
+    return torch.bmm(x, y.transpose(1, 2))
+
+
+@pytest.mark.parametrize("function", [joined, unlike, multiplied], ids=lambda one: one.__name__)
+def test_a_batch_of_one_for_all(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    def given(first: int, second: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(first, 3, 4), torch.randn(second, 3, 4)
+
+    program = export(function, given(1, 3), dynamic_shapes=({0: "b"}, {0: "c"}))
+    for sizes in ((1, 1), (1, 2), (1, 5), (2, 2), (5, 5)):
+        some = given(*sizes)
+        assert_same(program(*some), [function(*some)])
+    program.release()
+
+
+def test_what_is_equal_on_one_way_only_is_an_if_with_the_questions_line() -> None:
+    program = export(causal, tensors(2, 5), dynamic_shapes=AXES)
+    nodes: list[Any] = [node for node in program.model.graph if node.op_type == "If"]
+    program.release()
+    assert len(nodes) == 1
+    assert any("q.shape[1] == k.shape[1]" in str(text) for text in nodes[0].metadata_props.values())
