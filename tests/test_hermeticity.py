@@ -92,6 +92,39 @@ SOURCES = {
         "from importlib import resources\n"
         "def build(): return sorted(one.name for one in resources.files('kept_data').iterdir())\n"
     ),
+    "mine/vendored.py": (
+        "import sys\ndef build():\n    sys.path.insert(0, 'vendor')\n    import libonly\n    return libonly.NUMBER\n"
+    ),
+    "mine/spelled.py": (
+        "import os, sys\n"
+        "HERE = os.path.dirname(os.path.abspath(__file__))\n"
+        "def build():\n"
+        "    sys.path[:0] = [os.path.join(HERE, '../first'), os.path.join(HERE, '../second')]\n"
+        "    import only_second\n"
+        "    return only_second.NUMBER\n"
+    ),
+    "mine/further.py": (
+        "import sys\n"
+        "def build(place):\n"
+        "    sys.path.append(place.removeprefix('at '))\n"
+        "    try: import lib_further\n"
+        "    except ImportError: return 0\n"
+        "    return 1\n"
+    ),
+    "mine/spaces.py": (
+        "import os, sys\n"
+        "def build():\n"
+        "    sys.path[:0] = ['first', 'second']\n"
+        "    import only_space\n"
+        "    return sorted(name for place in only_space.__path__ for name in os.listdir(place))\n"
+    ),
+    "mine/deleted.py": (
+        "import os\n"
+        "def build():\n"
+        "    try: del os.environ['HERMETIC_DELETED']\n"
+        "    except KeyError: return 0\n"
+        "    return 1\n"
+    ),
     "mine/config.py": "def build(size): return size\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -113,6 +146,12 @@ EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCE
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
 DATA |= {"shelf/w.bin": "9", "kept_data/1": ""}
+DATA |= {
+    "vendor/other.py": "",
+    "first/other.py": "",
+    "second/only_second.py": "NUMBER = 1\n",
+    "second/only_space/1": "",
+}
 PACKAGES = {
     "libfoo/__init__.py": "def make(): return 1\n",
     "libbar/__init__.py": "",
@@ -128,6 +167,7 @@ PACKAGES = {
     "libattr/made/w.txt": "1",
     "libmaybe/__init__.py": "",
     "libspace/one.py": "",
+    "libonly.py": "NUMBER = 1\n",
     "libdata/w": "1",
     "libloose/w.txt": "1",
     "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
@@ -202,6 +242,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "folder": {"path": "folder"},
         "weights": {"path": "weights.bin"},
         "outside": {"place": f"at {outside / 'w.bin'}"},
+        "further": {"place": f"at {root.parent / 'more'}"},
         "config": {"size": 1},
         "data_only": {"packages": f"at {packages}"},
         "loose": {"packages": f"at {packages}"},
@@ -217,6 +258,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     for name, text in PACKAGES.items():
         made.write(f"venv/site-packages/{name}", text)
     (root / "outside").rename(outside)
+    (root.parent / "more").mkdir()
     _compile(made, 1)
     install(packages, "libfoo", "1.0")
     install(packages, "libbar", "1.0", direct=True)
@@ -420,6 +462,31 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.write("spaced/deep/part.py", "NUMBER = 22\n"),
     ),
     "bytecode without a source": ({"bytecode"}, "file compiled/part.pyc has changed", lambda p: _compile(p, 2)),
+    "a module before an installed one, in a folder that the model put on the path": (
+        {"vendored"},
+        "vendor/libonly: no module -> module libonly.py",
+        lambda p: p.write("vendor/libonly.py", "NUMBER = 2\n"),
+    ),
+    "a module in an earlier folder, found by a path with a way up": (
+        {"spelled"},
+        "first/only_second: no module -> module only_second.py",
+        lambda p: p.write("first/only_second.py", "NUMBER = 2\n"),
+    ),
+    "a module that was looked for outside": (
+        {"further"},
+        "more/lib_further: no module -> module lib_further.py",
+        lambda p: (p.root.parent / "more/lib_further.py").write_text(""),
+    ),
+    "a part of a namespace in a folder that the model put on the path": (
+        {"spaces"},
+        "first/only_space: absent -> folder",
+        lambda p: p.write("first/only_space/2", ""),
+    ),
+    "a variable that was deleted": (
+        {"deleted", *EVERY},
+        "environment variable HERMETIC_DELETED has another value",
+        lambda p: p.monkeypatch.setenv("HERMETIC_DELETED", "1"),
+    ),
     "start of Python": (
         EVERY_MODEL,
         "what starts with Python, sitecustomize: absent -> content ",

@@ -786,6 +786,11 @@ def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> Non
     assert names.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
     assert names.of_project(roots[0] / "data.txt") is None
     assert names.of_project(roots[1] / "data.txt") is None
+    assert names.of_project(roots[1].parent / "setup.py") == "beside//module//../setup.py"
+    assert names.of_asked_near(str(roots[1] / "../w.txt")) == "beside//module//../w.txt"
+    assert names.of_asked_near(str(roots[1].parent)) is None
+    assert names.of_asked_near(str(roots[1] / "data.txt")) is None
+    assert names.of_asked_near(str(roots[1].parent / ".venv/lib/site-packages/torch")) is None
     above = Names((tmp_path, roots[1]), ())
     above.find_by([str(roots[1] / "module.py")])
     assert above.of(roots[1].parent / "w.txt") == "one/w.txt"

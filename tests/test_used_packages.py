@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_what_would_be_imported_in_the_place_of_a_named_module_of_a_package_coun
     assert distributions.outside(packages, str(site)) == ()
 
 
-def test_a_package_in_an_earlier_folder_of_packages_is_imported_in_anothers_place(
+def test_a_package_in_an_earlier_folder_of_packages_is_imported_in_a_modules_place(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     earlier = tmp_path / "earlier/site-packages"
@@ -132,7 +133,8 @@ def test_a_package_in_an_earlier_folder_of_packages_is_imported_in_anothers_plac
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(earlier), *sys.path])
     monkeypatch.delitem(sys.modules, "firstly", raising=False)
     importlib.import_module("firstly")
-    places = earlier_packages(["firstly", "json", "nosuch"], file_of, "")
+    assert earlier_packages(["json"], file_of, "") == {str(folder / "json") for folder in (earlier, site)}
+    places = earlier_packages(["firstly", "nosuch"], file_of, "")
     del sys.modules["firstly"]
     assert places == {str(earlier / "firstly")}
     result = ActionResult("Reference", "k", asked=tuple((place, ModuleStates(()).of(place)) for place in places))
@@ -245,3 +247,33 @@ def test_a_file_that_its_owner_lists_is_told_from_others(
     for list_, text in lists.items():
         (site / "firstly-1.0.dist-info" / list_).write_text(text)
     assert distributions.lists(str(site / name)) is listed
+
+
+def test_where_an_editable_installs_finder_says_that_a_package_lies_counts(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_path, "_kept", [])
+    finder = "__editable___edited_1_finder"
+    (site / f"{finder}.py").write_text("MAPPING = {'edited': 'one'}\n")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one/edited.py").write_text("")
+    importlib.import_module(finder)
+    used = UsedPackages(Preloaded(), ImportNames())
+    for name in ("firstly", "edited"):
+        specified = importlib.util.spec_from_file_location(
+            name, tmp_path / "one/edited.py" if name == "edited" else None
+        )
+        if specified is not None:
+            sys.modules[name] = importlib.util.module_from_spec(specified)
+        else:
+            importlib.import_module(name)
+        found = dict(used.packages(["mine.build"], (), {}))
+        assert (distributions.WITHOUT_METADATA + finder in found) == (name == "edited")
+    result = ActionResult("Reference", "k", packages=tuple(found.items()))
+    assert list(changes(result, [], tmp_path)) == []
+    (site / f"{finder}.py").write_text("MAPPING = {'edited': 'two'}\n")
+    distributions.look_again()
+    (told,) = changes(result, [], tmp_path)
+    assert told.startswith(f"package {finder}: content ")
+    for name in ("edited", finder):
+        del sys.modules[name]

@@ -19,7 +19,7 @@ from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_s
 from batch_export.sources.closure import is_installed
 from batch_export.sources.module_forms import module_of
 from batch_export.sources.places import ZOO_PACKAGE
-from batch_export.sources.search_path import package_folders
+from batch_export.sources.search_path import package_folders, search_path
 
 _AS_FOLDER = (os.sep, f"{os.sep}{os.curdir}")
 """Ends a path that is that of a folder, or of none."""
@@ -111,27 +111,60 @@ def earlier_places(modules: Mapping[str, str]) -> set[str]:
         parent, _, name = module.rpartition(".")
         if parent not in places:
             places[parent] = _search_places(parent)
-        home, folders = os.path.dirname(module_of(file) or file), places[parent]
+        home, folders = os.path.abspath(os.path.dirname(module_of(file) or file)), places[parent]  # `src/../libs`
         if home in folders:  # else it was not found by its name
             found.update(os.path.join(folder, name) for folder in folders[: folders.index(home)])
     return found
 
 
 def earlier_packages(tops: Iterable[str], file_of: Callable[[str], str | None], aside: str) -> set[str]:
-    """Returns where an import would look among the installed packages before it found one of them: paths without an
+    """Returns where an import would look among the installed packages before it found a module: paths without an
     ending.
 
     Args:
-        tops: top-level modules and packages.
+        tops: top-level modules and packages, installed or local.
         file_of: the file of a loaded module; None when it has none.
         aside: a folder whose packages do not count; empty: there is none.
     """
     folders = package_folders()
-    files = {
-        top: file for top in tops if (file := file_of(top)) and os.path.dirname(module_of(file) or file) in folders
-    }
-    found = {place for place in earlier_places(files) if os.path.dirname(place) in folders}
+    found = earlier_places({top: file for top in tops if (file := file_of(top))})
+    found = {place for place in found if os.path.dirname(place) in folders}
     return {place for place in found if not aside or not place.startswith(aside + os.sep)}
+
+
+def in_added_folders(tops: Iterable[str], missing: Iterable[str], file_of: Callable[[str], str | None]) -> set[str]:
+    """Returns where an import looked in folders that the model put on the path before it found a module elsewhere, or
+    nowhere: paths without an ending.
+
+    Args:
+        tops: top-level modules and packages, local or installed.
+        missing: those that were looked for in vain.
+        file_of: the file of a loaded module; None when it has none.
+    """
+    added = _added_folders()
+    files = {top: file_of(top) for top in tops} if added else {}
+    found = earlier_places({top: file for top, file in files.items() if file})
+    anywhere = {*missing, *(top for top, file in files.items() if not file)}  # a file goes before a namespace
+    sought = {os.path.join(folder, name) for folder in added for name in anywhere}
+    return sought | {place for place in found if os.path.dirname(place) in added}
+
+
+def parts_in_added_folders(tops: Iterable[str], file_of: Callable[[str], str | None]) -> set[str]:
+    """Returns where packages without a file (namespaces) have no part in folders that the model put on the path.
+
+    Args:
+        tops: top-level modules and packages.
+        file_of: the file of a loaded module; None when it has none.
+    """
+    added = _added_folders()
+    shared = [top for top in tops if added and top in sys.modules and not file_of(top) and _search_places(top)]
+    places = (os.path.join(folder, top) for folder in added for top in shared)
+    return {place for place in places if not os.path.lexists(place)}
+
+
+def _added_folders() -> set[str]:
+    before = set(map(os.path.abspath, search_path()))
+    return {folder for folder in _search_places("") if folder not in before}
 
 
 def none_before(

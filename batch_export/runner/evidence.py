@@ -12,7 +12,7 @@ from pathlib import Path
 
 from batch_export.digest import Digest
 from batch_export.plan.matrix import PlannedCell
-from batch_export.runner.asked_about import earlier_packages
+from batch_export.runner.asked_about import earlier_packages, in_added_folders, parts_in_added_folders
 from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
 from batch_export.runner.loaded import LoadedFiles, file_of
@@ -20,6 +20,8 @@ from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages
 from batch_export.sources import distributions, search_path, start_up
+from batch_export.sources.asked import ABSENT
+from batch_export.sources.closure import PACKAGE
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.module_forms import ModuleStates
 from batch_export.sources.name_texts import text_of
@@ -86,9 +88,13 @@ class Evidence:
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
         imported = self._packages.tops(self._files.modules()) | self._distributions.tops()
         tops = (*start_up.MODULES, *sorted(imported))
+        all_of_model = imported | {name.partition(".")[0] for name in self._files.modules()} - {PACKAGE.name}
         modules = ModuleStates(self._roots)
-        others = earlier_packages(tops, file_of, self._layer)
+        others = earlier_packages({*tops, *all_of_model}, file_of, self._layer)
+        others |= set(map(self._files.name_of_place, in_added_folders(all_of_model, missing, file_of)))
         instead = {(top, modules.of(top)) for top in (*tops, *others)}  # they would be imported in their place
+        parts = parts_in_added_folders(all_of_model, file_of)
+        instead |= {(self._files.name_of_place(place), ABSENT) for place in parts}
         asked = tuple(sorted(instead.union(asked)))
         if self._layer:
             packages = distributions.outside(packages, self._layer)

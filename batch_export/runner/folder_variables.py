@@ -32,6 +32,11 @@ def watch_reads(note: Callable[[str], None]) -> None:
             value: AnyStr = super().__getitem__(key)
             return value
 
+        def __delitem__(self, key: AnyStr) -> None:
+            if isinstance(key, str | bytes):
+                note(os.fsdecode(key))  # whether it is there is told by what is raised
+            super().__delitem__(key)
+
         def __iter__(self) -> Iterator[AnyStr]:
             note(ALL_VARIABLES)
             return super().__iter__()

@@ -25,6 +25,7 @@ from batch_export.runner.stored_models import stored_model
 from batch_export.runner.supervisor import limits_for
 from batch_export.sources.closure import local_roots
 from batch_export.sources.pythons_variables import HASHING, value
+from batch_export.sources.search_path import path_of_children
 from batch_export.spec import RunSpec
 from batch_export.stages.follow_up_request import Answer, Question, Request, refusal_file
 from batch_export.store import open_store
@@ -150,8 +151,7 @@ def _python(planned: PlannedCell) -> str:
 
 
 def _in_child(request: Request) -> Answer:
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
+    path = path_of_children([*map(str, local_roots())])
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     settings[HASHING] = value(HASHING, os.environ)  # as in the children of a run
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:

@@ -23,6 +23,7 @@ from batch_export.runner.greeting import READY, TIED
 from batch_export.runner.order import Order, encode_order
 from batch_export.runner.predecessors import mark
 from batch_export.sources.pythons_variables import HASHING, value
+from batch_export.sources.search_path import path_of_children
 from batch_export.sources.toolchain import Toolchain
 from batch_export.store.files import storing
 
@@ -318,8 +319,7 @@ def environment_of_children(roots: Sequence[str]) -> dict[str, str]:
     Args:
         roots: folders that are importable in them.
     """
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(dict.fromkeys([*roots, *filter(None, inherited)]))
+    path = path_of_children(roots)
     one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     hashing = {HASHING: value(HASHING, os.environ)}
     quiet = {"PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}

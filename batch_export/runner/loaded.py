@@ -231,14 +231,25 @@ class LoadedFiles:
                 or (self._names.of_absent(name) if failed else None)
             ),
         )
+        near = states(
+            asked | self._asked,
+            self._opened_last,
+            self._sources,
+            lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),
+        )
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
         local = self.modules()
-        elsewhere = map(self._names.of_asked, packages_without_file(local, file_of) | earlier_places(local))
-        imported = filter(None, {*map(module_of, names), *elsewhere})
+        elsewhere = packages_without_file(local, file_of) | earlier_places(local)
+        places = {self._names.of_place(one) for one in elsewhere if self._names.of_asked(one) is not None}
+        imported = filter(None, {*map(module_of, names), *places})
         modules = ModuleStates(self._roots)
         taken = {(name, modules.of(name)) for name in imported}
-        return tuple(sorted({*found, *made.items(), *taken, *none_before(self._roots, local, file_of)}))
+        return tuple(sorted({*found, *near, *made.items(), *taken, *none_before(self._roots, local, file_of)}))
+
+    def name_of_place(self, place: str) -> str:
+        """Returns the name to record for a place at which an import looked, an absolute path without an ending."""
+        return self._names.of_place(place)
 
     def _name_of_made(self, name: str) -> str | None:
         if not self._names.may_count(name):

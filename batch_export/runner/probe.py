@@ -16,6 +16,7 @@ import msgspec
 from batch_export.errors import RunError, UsageError
 from batch_export.runner.launcher import log_tail
 from batch_export.sources.closure import local_roots
+from batch_export.sources.search_path import path_of_children
 from batch_export.stages.probe_request import Probed, ProbeRequest
 
 _ROOM = "batch_export.stages.probe.answer"
@@ -28,8 +29,7 @@ def probe(request: ProbeRequest, timeout_s: float) -> Probed:
         UsageError: there is no such model, or it does not run; one sentence.
         RunError: the child died, or took too long.
     """
-    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = os.pathsep.join(dict.fromkeys([*map(str, local_roots()), *filter(None, inherited)]))
+    path = path_of_children([*map(str, local_roots())])
     settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory(prefix="batch_export_") as folder:
         asked, answered, log = (Path(folder) / name for name in ("request.msgpack", "answer.json", "child.log"))

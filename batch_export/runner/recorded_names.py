@@ -26,6 +26,10 @@ _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
 
 
+_NOT_NEAR = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "__pycache__", f"{os.sep}<")
+"""Parts of paths that are asked about near any project and are none of its own."""
+
+
 def _is_derived(name: str) -> bool:
     """Whether a file follows from others: bytecode does where its source is."""
     if not name.endswith(BYTECODE_SUFFIXES):
@@ -118,6 +122,18 @@ class Names:
             return found
         return relative if is_first(relative, path, self._roots) else path
 
+    def of_place(self, place: str) -> str:
+        """The name to record for where a module was looked for: relative to the roots if it is found so.
+
+        Args:
+            place: an absolute path without an ending.
+        """
+        folder, file = os.path.split(place)
+        path = os.path.join(os.path.realpath(folder), file)
+        relative, states = relative_name(Path(path), self._roots), ModuleStates(self._roots)
+        is_found = relative is not None and states.of(relative) == states.of(path)
+        return relative if relative is not None and is_found else path
+
     def _as_written(self, name: str, before: str, rest: str, *, is_data: bool) -> str | None:
         """The name to record for a path with a way up; None where it leads out of the roots or does not count.
 
@@ -183,21 +199,43 @@ class Names:
         return relative if is_found_by_name else str(path)
 
     def of_project(self, path: Path, ending: str = "") -> str | None:
-        """The further name of what lies near a later root with modules (`parents[1] / "weights"`); None of others.
+        """The further name of what lies near a later root with modules (`parents[1] / "weights"`), or of a module in it
+        that is not found by its name there; None of others.
 
         Args:
             path: of a file or a folder.
             ending: a separator for a folder.
         """
         within = _home(path, self._roots)
-        if within in self._modules or is_of_modules(str(path)):
-            return None
+        if within is not None and within in self._modules:
+            is_found = not is_of_modules(str(path)) or not os.path.isabs(self.of(path, ending) or "")
+            return None if is_found else beside(self._modules[within], os.path.relpath(path, within))
         for home, module in sorted(self._modules.items()):
             area = next((one for one in _areas(home) if path.is_relative_to(one)), None)
             if area is None or (within in self._roots[:1] and self._roots[0].is_relative_to(area)):
                 continue
             return beside(module, os.path.relpath(path, home) + ending)
         return None
+
+    def of_asked_near(self, name: str, *, is_data: bool = False) -> str | None:
+        """The further name of what was asked about near a later root with modules; None of others.
+
+        Args:
+            name: the path.
+            is_data: as for `of_asked`.
+        """
+        if not name.startswith(self._near()) or any(part in name for part in _NOT_NEAR):
+            return None
+        folder, file = os.path.split(name.rstrip(os.sep))
+        path = os.path.join(os.path.realpath(folder), file)
+        if file in ("", os.curdir, os.pardir):
+            path = os.path.realpath(name)
+        if any(one.startswith(path + os.sep) for one in self.prefixes) or not self.may_count(path, is_data=is_data):
+            return None
+        return None if is_installed(Path(path)) else self.of_project(Path(path))
+
+    def _near(self) -> tuple[str, ...]:
+        return tuple(f"{area}{os.sep}" for home in self._modules for area in _areas(home))
 
     def _beside(self, path: Path, relative: str) -> str | None:
         """The name of what is no module and lies in a later root: by a module that was imported from there."""

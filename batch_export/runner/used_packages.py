@@ -6,6 +6,7 @@ the model's own sources name it. The versions of the toolchain are in the keys b
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Mapping
 from importlib.machinery import PathFinder
@@ -17,6 +18,7 @@ from batch_export.runner.preloaded import Preloaded, owners_of
 from batch_export.sources import distributions, start_up
 from batch_export.sources.closure import is_installed
 from batch_export.sources.import_names import ImportNames
+from batch_export.sources.module_forms import module_of
 from batch_export.sources.places import resolve_target
 from batch_export.sources.toolchain import DISTRIBUTIONS
 
@@ -75,6 +77,8 @@ class UsedPackages:
             name: distributions.state(name) for name in {*found, *map(distributions.FORM.__add__, self._within())}
         }
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
+        if any(map(_is_found_by_others, {name.partition(".")[0] for name in (*local, *self._counted)})):
+            states |= {name: distributions.state(name) for name in map(_module, _editable_finders())}
         return tuple(sorted(states.items()))
 
     def tops(self, local: Collection[str]) -> set[str]:
@@ -121,6 +125,25 @@ class UsedPackages:
             if distributions.normal(name.partition(".")[0]) not in aside
             and ((is_installed(file) and "." in name) if file else distributions.is_there(name))
         }
+
+
+def _is_found_by_others(top: str) -> bool:
+    """Whether a package that is no installed one lies in no folder on the path: an editable install's finder has it."""
+    file = file_of(top)
+    if file is None or is_installed(file) or top == _OURS:
+        return False
+    home = os.path.abspath(os.path.dirname(module_of(file) or file))
+    return home not in {os.path.abspath(entry) for entry in sys.path}
+
+
+def _editable_finders() -> set[str]:
+    """The modules by which editable installs have their packages found, which say where these lie."""
+    names = {name for name in list(sys.modules) if "editable" in name and "." not in name}
+    return {name for name in names if is_installed(file_of(name) or os.sep)}
+
+
+def _module(name: str) -> str:
+    return distributions.WITHOUT_METADATA + name
 
 
 def _is_absent(top: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 
 _CALLED = frozenset({"site-packages", "dist-packages"})
@@ -22,6 +23,24 @@ def keep() -> None:
 def search_path() -> tuple[str, ...]:
     """Returns `sys.path`, as it was when a model began."""
     return _kept[0] if _kept else tuple(sys.path)
+
+
+def path_of_children(roots: Sequence[str]) -> str:
+    """Returns `PYTHONPATH` for children: the roots, and what else is in ours (archives, folders of packages) in its
+    place among them.
+
+    Args:
+        roots: folders of local modules, in import order, without links; the current one is first.
+    """
+    inherited = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    real = [os.path.realpath(entry) for entry in inherited]
+    found = list(roots)
+    for place, entry in enumerate(inherited):
+        if real[place] not in roots and entry not in found:
+            before = [found.index(one) + 1 for one in (*real[:place], *inherited[:place]) if one in found]
+            behind = [found.index(one) for one in real[place + 1 :] if one in found]
+            found.insert(max(before) if before else max(1, min(behind, default=len(found))), entry)
+    return os.pathsep.join(dict.fromkeys([*found, *inherited]))
 
 
 def package_folders() -> tuple[str, ...]:
