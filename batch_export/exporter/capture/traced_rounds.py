@@ -7,10 +7,11 @@ call the same functions of torch whenever it is run, or else something in it goe
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import FunctionType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -148,13 +149,16 @@ def _traced(
         raise SizeByDataError("a round writes to a tensor from outside of the loop")
     if runs[0].said != runs[1].said or [*map(id, runs[0].outside)] != [*map(id, runs[1].outside)]:
         raise SizeByDataError("rounds differ in more than what tensors hold")
-    others = [*runs[0].outside, *_sizes(combine)]
+    cells = _cells(combine)
+    fractions = [one for one in cells if isinstance(one.cell_contents, torch.SymFloat)]
+    others = [*runs[0].outside, *_sizes(cells)]
     if length is not None and not _by_data([*state, *elements, *runs[0].outside]).issuperset(_by_data(made)):
         return None
     first, behind = len(begun), len(begun) + len(rows)
 
     def flat(*given: Any) -> list[Tensor]:
-        with _Given(others, given[behind:]):
+        *tensors, numbers = given[behind:] if fractions else (*given[behind:], None)
+        with _Given(others, tensors), _holding(fractions, numbers):
             last, results = combine(list(given[:first]), list(given[first:behind]))
         return [*last, *results]
 
@@ -173,6 +177,9 @@ def _traced(
         ]
 
     operands = [*begun, *rows, *others]
+    if fractions:
+        values = [torch.scalar_tensor(one.cell_contents, dtype=torch.float64) for one in fractions]
+        operands.append(torch.stack(values))
     if length is None:
         found = scanned(*operands)
     else:  # of a tensor, since of a size torch would decide it
@@ -185,23 +192,45 @@ def _traced(
     return found[:first], found[first:]
 
 
-def _sizes(function: Callable[..., Any]) -> list[torch.SymInt]:
-    """The symbols of the sizes that a function, and the functions in its closure, have names for."""
-    found: dict[str, torch.SymInt] = {}
+def _cells(function: Callable[..., Any]) -> list[CellType]:
+    """The filled cells of a function and of the functions in its closure: what they have names for."""
+    found: dict[int, CellType] = {}
     waiting, seen = [function], set[int]()
     while waiting:
         one = inspect.unwrap(waiting.pop())
         seen.add(id(one))
-        cells = [cell.cell_contents for cell in getattr(one, "__closure__", None) or () if is_filled(cell)]
-        waiting += [each for each in cells if isinstance(each, FunctionType) and id(each) not in seen]
-        for size in pytree.tree_leaves(cells):
-            if isinstance(size, torch.SymInt):
-                for symbol in size.node.expr.free_symbols:
-                    environment = size.node.shape_env
-                    hint = environment.backed_var_to_val.get(symbol)
-                    node = SymNode(symbol, environment, int, None if hint is None else int(hint))
-                    found[str(symbol)] = torch.SymInt(node)
+        cells = [cell for cell in getattr(one, "__closure__", None) or () if is_filled(cell)]
+        found.update((id(cell), cell) for cell in cells)
+        held = [cell.cell_contents for cell in cells]
+        waiting += [each for each in held if isinstance(each, FunctionType) and id(each) not in seen]
+    return list(found.values())
+
+
+def _sizes(cells: Iterable[CellType]) -> list[torch.SymInt]:
+    """The symbols of the sizes in cells."""
+    found: dict[str, torch.SymInt] = {}
+    for size in pytree.tree_leaves([cell.cell_contents for cell in cells]):
+        if isinstance(size, torch.SymInt):
+            for symbol in size.node.expr.free_symbols:
+                environment = size.node.shape_env
+                hint = environment.backed_var_to_val.get(symbol)
+                node = SymNode(symbol, environment, int, None if hint is None else int(hint))
+                found[str(symbol)] = torch.SymInt(node)
     return [found[name] for name in sorted(found)]
+
+
+@contextlib.contextmanager
+def _holding(cells: Sequence[CellType], numbers: Tensor | None) -> Iterator[None]:
+    """Within, cells hold the numbers of a tensor: a fraction of sizes from outside is none of the operator's own."""
+    before = [one.cell_contents for one in cells]
+    for place, cell in enumerate(cells if numbers is not None else ()):
+        assert numbers is not None
+        cell.cell_contents = numbers.select(0, place).item()
+    try:
+        yield
+    finally:
+        for cell, own in zip(cells, before, strict=True):
+            cell.cell_contents = own
 
 
 def _reads_otherwise(root: torch.nn.Module) -> bool:
