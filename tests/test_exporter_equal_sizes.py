@@ -109,6 +109,105 @@ def test_equal_and_unequal_sizes_are_in_one_file(
     program.release()
 
 
+def flagged(q: Tensor, k: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, k, is_causal=q.shape[1] == k.shape[1])
+
+
+def flagged_by_name(q: Tensor, k: Tensor) -> Tensor:
+    same = q.shape[1] == k.shape[1]
+    return F.scaled_dot_product_attention(q, k, k, is_causal=same)
+
+
+def flagged_by_two(q: Tensor, k: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, k, is_causal=q.shape[1] == k.shape[1] and q.shape[1] > 1)
+
+
+@pytest.mark.parametrize("function", [flagged, flagged_by_name, flagged_by_two], ids=lambda one: one.__name__)
+def test_what_a_function_is_told_of_sizes_is_decided(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    program = export(function, tensors(2, 5), dynamic_shapes=AXES)
+    for sizes in itertools.product(LENGTHS, LENGTHS):
+        given = tensors(*sizes)
+        assert_same(program(*given), [function(*given)])
+    program.release()
+
+
+class Recurrent(torch.nn.Module):
+    """A layer that draws nothing, on one side of a decision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = torch.nn.LSTM(4, 3, batch_first=True)
+        self.plain = torch.nn.Linear(4, 3)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        if q.shape[1] == k.shape[1]:
+            found, _ = self.recurrent(q + k)
+        else:
+            found = self.plain(q)
+        return found.sum(1)
+
+
+def test_a_layer_that_draws_nothing_is_computed_on_its_side_only() -> None:
+    model = Recurrent().eval().requires_grad_(False)
+    program = export(model, tensors(2, 5), dynamic_shapes=AXES)
+    for sizes in itertools.product(LENGTHS, LENGTHS):
+        given = tensors(*sizes)
+        assert_same(program(*given), [model(*given)])
+    assert all(node.op_type != "LSTM" for node in program.model.graph)
+    program.release()
+
+
+def one_of_three(a: Tensor, b: Tensor) -> Tensor:
+    if a.size(0) == b.size(0) and a.size(1) == b.size(1):
+        return a * b
+    if a.size(1) == b.size(1):
+        return a.sum(0, keepdim=True) * b
+    return a.mean() + b
+
+
+@pytest.mark.parametrize("example", [(2, 4, 2, 4), (2, 4, 3, 6)])
+def test_decisions_one_behind_the_other(example: tuple[int, int, int, int]) -> None:
+    def given(first: int, n: int, second: int, m: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(first, n, 3), torch.randn(second, m, 3)
+
+    axes = ({0: "a", 1: "n"}, {0: "b", 1: "m"})
+    program = export(one_of_three, given(*example), dynamic_shapes=axes)
+    for sizes in itertools.product((1, 2, 3), (2, 5), (1, 2, 3), (2, 5)):
+        some = given(*sizes)
+        assert_same(program(*some), [one_of_three(*some)])
+    program.release()
+
+
+def padded(x: Tensor, other: Tensor) -> Tensor:
+    made = F.interpolate(x[:, :, ::2], scale_factor=2)
+    if made.size(2) != other.size(2):
+        more = other.size(2) - made.size(2)
+        return F.pad(made, [more // 2, more - more // 2]) + 0 * other
+    return made + other * 0
+
+
+def shifted(x: Tensor, other: Tensor) -> Tensor:
+    made = x[:, :, :-1]
+    if made.size(2) == other.size(2):
+        return made * other
+    return other * ((other.size(2) - made.size(2)) // 2)
+
+
+@pytest.mark.parametrize("example", [(8, 8), (8, 7), (8, 5)])
+@pytest.mark.parametrize("function", [padded, shifted], ids=lambda one: one.__name__)
+def test_a_difference_of_sizes_is_rounded_down_on_a_side_where_it_may_be_negative(
+    function: Callable[[Tensor, Tensor], Tensor], example: tuple[int, int]
+) -> None:
+    def given(first: int, second: int) -> tuple[Tensor, Tensor]:
+        return torch.randn(2, 1, first), torch.randn(2, 1, second)
+
+    program = export(function, given(*example), dynamic_shapes=({2: "w"}, {2: "l"}))
+    for sizes in itertools.product((2, 3, 5, 8, 9), (2, 3, 4, 5, 7)):
+        some = given(*sizes)
+        assert_same(program(*some), [function(*some)])
+    program.release()
+
+
 def expanded(q: Tensor, k: Tensor) -> Tensor:
     if k.shape[1] == 1:
         k = k.expand(-1, q.shape[1], -1)

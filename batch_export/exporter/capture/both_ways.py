@@ -74,17 +74,22 @@ class _Ways:
         sizes, inputs = real_sizes.current(), (self.args, self.kwargs)
         for _ in range(_MOST_DECISIONS):
             found = self._captured(ways, *inputs, is_real=sizes is not None)
-            unreal = [one for one in found[1] if not one.is_real]
-            if sizes is None or not unreal:
+            wrong = next((one for one in found[1] if not one.is_real), None)
+            if sizes is None or wrong is None:
                 break
             other = sizes.inputs(found[1])
             if other is None:
-                raise OneWayOnlyError(f"no sizes were found that are those of {unreal[0].text} being {unreal[0].taken}")
+                raise OneWayOnlyError(f"no sizes were found that are those of {wrong.text} being {wrong.taken}")
             inputs = other
         return found
 
     def _captured(
-        self, ways: Sequence[bool], args: tuple[object, ...], kwargs: dict[str, object], *, is_real: bool
+        self,
+        ways: Sequence[bool],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        *,
+        is_real: bool,
     ) -> tuple[Way | Exception, tuple[Decision, ...]]:
         with (
             begun_anew(self.module, args, kwargs),

@@ -19,7 +19,7 @@ from batch_export.exporter.capture.data_choices import writes_in_place
 from batch_export.exporter.capture.guard_judging import judge
 from batch_export.exporter.capture.guard_symbols import Symbols
 from batch_export.exporter.capture.guard_trials import Trials
-from batch_export.exporter.capture.guards import Guard, collect, sides_taken, symbols_of, taken_as
+from batch_export.exporter.capture.guards import Guard, collect, environment_of, sides_taken, symbols_of, taken_as
 from batch_export.exporter.capture.models_limits import hold_to_models_limits
 from batch_export.exporter.capture.other_inputs import Inputs
 from batch_export.exporter.capture.rank_limits import sizes_not_one
@@ -28,6 +28,7 @@ from batch_export.exporter.capture.refused_again import Refused, refused_for
 from batch_export.exporter.capture.shown_shapes import keep_apart
 from batch_export.exporter.capture.strategies import TRACE
 from batch_export.exporter.capture.trial import is_fake
+from batch_export.exporter.graph.sure_sizes import doubt
 
 GuardMode = Literal["warn", "error", "allow"]
 GUARD_MODES: tuple[GuardMode, ...] = get_args(GuardMode)
@@ -80,6 +81,7 @@ def finished(
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
         hold_to_models_limits(program, captured.guards)
+        doubt(environment_of(program), (one.expression for one in captured.guards if one.holds_beyond))
         keep_apart(program.graph, trials.not_shown)
         called.not_held.extend(trials.not_held())
         if mode != "allow" and captured.harmful:

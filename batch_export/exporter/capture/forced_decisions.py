@@ -178,7 +178,12 @@ def _is_of_truth(node: SymNode) -> bool:
 
 @contextlib.contextmanager
 def forced_decisions(
-    ways: Sequence[bool], most: int, raising: dict[str, None], passed: dict[str, None], *, is_real: bool = False
+    ways: Sequence[bool],
+    most: int,
+    raising: dict[str, None],
+    passed: dict[str, None],
+    *,
+    is_real: bool = False,
 ) -> Iterator[list[Decision]]:
     """Within, decisions by data go these ways; gives a list of them, which grows.
 

@@ -111,6 +111,10 @@ class Guard:
 # Collecting -----------------------------------------------------------------------------------------------------------
 
 
+PRIVATE = "_batch_export_private"
+"""Where torch's environment of sizes keeps guards of one way through a model, which its own code does not print."""
+
+
 def environment_of(program: torch.export.ExportedProgram) -> ShapeEnv | None:
     """Torch's environment of sizes of a program that was captured in this process."""
     for node in program.graph.nodes:
@@ -142,7 +146,7 @@ def collect(program: torch.export.ExportedProgram, symbols: Symbols | None) -> l
         codes = getattr(program, "_guards_code", None) or []
         return [Guard(str(code)) for code in dict.fromkeys(codes)] + _ranges(program, {}, Names(()), set())
     unique: dict[object, Any] = {}
-    for guard in environment.guards:
+    for guard in (*environment.guards, *vars(environment).get(PRIVATE, ())):
         known = unique.get(guard.expr)
         if known is None or (not _source(known) and _source(guard)):
             unique[guard.expr] = guard

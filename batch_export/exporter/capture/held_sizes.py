@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols
 
-from batch_export.exporter.capture.guards import environment_of
+from batch_export.exporter.capture.guards import PRIVATE, environment_of
 from batch_export.exporter.capture.size_conditions import named, sizes_there
 from batch_export.exporter.capture.way_sizes import WaySizes
 
@@ -40,12 +40,25 @@ def hold_sizes(program: torch.export.ExportedProgram, environment: ShapeEnv, way
             continue
         if not condition.free_symbols <= here.keys():
             raise RuntimeError(f"the condition `{condition}` is on a size that the inputs do not have")
-        held = condition.xreplace(here)
         if way is not None and named(condition, own) in way.guards:
-            held = sympy.Or(sympy.Not(way.path.xreplace(sizes_there(environment))), held)
+            _note(
+                environment,
+                sympy.Or(sympy.Not(way.path.xreplace(sizes_there(environment))), condition.xreplace(here)),
+                guard,
+            )
+            continue
         with patch.object(ShapeEnv, "_get_sloc", lambda *_, guard=guard: guard.sloc):
-            if environment.evaluate_expr(held) is not sympy.true:
+            if environment.evaluate_expr(condition.xreplace(here)) is not sympy.true:
                 raise RuntimeError(f"the condition `{condition}` does not hold")
+
+
+def _note(environment: Any, condition: Any, guard: Any) -> None:
+    """Notes a condition that holds at the sizes of the inputs among those of an environment, and asks for nothing."""
+    if condition is sympy.true:
+        return
+    if condition.xreplace(environment.backed_var_to_val) != sympy.true:
+        raise RuntimeError(f"the condition `{condition}` does not hold")
+    vars(environment).setdefault(PRIVATE, []).append(type(guard)(condition, guard.sloc, guard.size_oblivious))
 
 
 def _sources(environment: Any) -> list[tuple[sympy.Symbol, str]]:

@@ -70,7 +70,7 @@ class Planner:
         out_spec: how the model's results are nested.
         level: the outermost level.
         known: by the id of a way, what is known of sizes on it.
-        equal: by what a choice goes by and the side, what is equal on all ways behind it.
+        behind: by what a choice goes by and the side, what is known on all ways behind it.
 
     Raises:
         OneWayOnlyError: the ways do not fit together.
@@ -80,7 +80,7 @@ class Planner:
         gathered = Gathered(tree)
         self.numbers: Numbers = gathered.numbers
         self.written, self.out_spec, self.known = gathered.written, gathered.out_spec, gathered.known
-        self.equal = gathered.equal
+        self.behind = gathered.behind
         joined = Joined(gathered, tree, shares=shares)
         self.level = _Placing(self.numbers, joined).level()
 

@@ -6,6 +6,7 @@ of forward and its weights by their names. When it is captured, sizes are held t
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -132,8 +133,9 @@ class MergedPaths(torch.nn.Module):
                     for place in places:
                         own[place] = operand
                 found = dict(zip(read, pytree.tree_unflatten(own, spec), strict=True))
-                results = tuple(_own_copy(one) for one in self._run(of, found))
-                return self._of_same_sizes(results, fork, of is fork.branches[0], found)
+                with self._known_behind(fork, of is fork.branches[0]):
+                    results = tuple(_own_copy(one) for one in self._run(of, found))
+                    return self._of_same_sizes(results, fork, of is fork.branches[0], found)
 
             return run
 
@@ -150,17 +152,25 @@ class MergedPaths(torch.nn.Module):
         """The inputs' sizes, where values are computed."""
         return replace(self._sizes, tensors=tuple(values[key] for key in self._keys))
 
+    def _known_behind(self, fork: Fork, is_true: bool) -> contextlib.AbstractContextManager[None]:
+        """Within, what holds on all ways of a branch is known."""
+        way = self._planner.behind.get((fork.asked, is_true))
+        mode = detect_fake_mode(list(self._sizes.tensors))
+        if way is None or mode is None or mode.shape_env is None:
+            return contextlib.nullcontext()
+        return self._sizes.taken_for_granted(way, mode.shape_env)
+
     def _of_same_sizes(
         self, results: tuple[object, ...], fork: Fork, is_true: bool, values: Mapping[int, Any]
     ) -> tuple[object, ...]:
         """What a branch gives, with the other branch's sizes where these are equal on its side."""
-        equal = self._planner.equal.get((fork.asked, is_true))
-        if not equal:
+        way = self._planner.behind.get((fork.asked, is_true))
+        if way is None or not way.equal:
             return results
         known = self._planner.numbers.known
         beside = [known(one) if isinstance(one, int) else None for one in fork.branches[1 if is_true else 0].results]
         sizes = self._sizes_among(values)
-        return tuple(sizes.as_beside(*pair, equal) for pair in zip(results, beside, strict=True))
+        return tuple(sizes.as_beside(*pair, way.equal) for pair in zip(results, beside, strict=True))
 
     def _operand(self, number: int, value: Any) -> object:
         """A constant becomes a value of the graph around: a branch's own graph holds none."""

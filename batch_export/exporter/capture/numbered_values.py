@@ -183,10 +183,22 @@ class Numbers:
         self.given.setdefault(self._numbered(node, key), what)
 
 
+_DROPPING = {"dropout": 0.0, "dropout_p": 0.0, "p": 0.0, "train": False, "training": False}
+"""Arguments that say how much is dropped, or whether anything is, with what says that nothing is."""
+
+
 def draws(node: torch.fx.Node) -> bool:
-    """Whether a node draws random numbers, or may."""
+    """Whether a node draws random numbers, or may; layers that drop nothing draw none."""
     tags = getattr(node.target, "tags", ())
-    return torch.Tag.nondeterministic_seeded in tags
+    return torch.Tag.nondeterministic_seeded in tags and not _drops_nothing(node)
+
+
+def _drops_nothing(node: torch.fx.Node) -> bool:
+    """Whether an operator draws for what it drops alone (`lstm`, `scaled_dot_product_attention`), which is nothing."""
+    formals = getattr(getattr(node.target, "_schema", None), "arguments", ())
+    given = dict(zip((one.name for one in formals), node.args, strict=False)) | node.kwargs
+    found = {one.name: given.get(one.name, one.default_value) for one in formals if one.name in _DROPPING}
+    return any(name in found and found[name] == of_none for name, of_none in _DROPPING.items())
 
 
 def values_in(argument: Any) -> Iterator[int]:

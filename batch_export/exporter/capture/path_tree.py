@@ -16,8 +16,7 @@ from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture.forced_decisions import Decision, OneWayOnlyError
 from batch_export.exporter.capture.numbered_values import Numbers
-from batch_export.exporter.capture.size_conditions import Equality
-from batch_export.exporter.capture.way_sizes import Taken, condition_of, equal_on_all, known_on
+from batch_export.exporter.capture.way_sizes import Taken, WaySizes, condition_of, known_on, known_on_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Gathered:
         written: what is written to on some way.
         out_spec: how the model's results are nested.
         known: by the id of a way, what is known of sizes on it.
-        equal: by what a choice goes by and the side, what is equal on all ways behind it.
+        behind: by what a choice goes by and the side, what is known on all ways behind it.
 
     Raises:
         OneWayOnlyError: the ways give results of another structure.
@@ -98,7 +97,7 @@ class Gathered:
         held = {place: number for number, place in self.numbers.given.items() if place[0] != "constant"}
         self._asked: dict[int, list[Result]] = {}
         self._results: dict[int, list[Result]] = {}
-        self.equal: dict[tuple[int, bool], list[Equality]] = {}
+        self.behind: dict[tuple[int, bool], WaySizes] = {}
         for way in ways:
             of = {node.name: self.numbers.of[node] for node in way.program.graph.nodes if node.op != "output"}
             writes = _writes(way.program)
@@ -126,7 +125,7 @@ class Gathered:
         if choice.decision.condition is not None:
             number = self.numbers.condition(condition_of(choice.decision), self._line_of(asked))
             for side, behind in ((True, choice.if_true), (False, choice.if_false)):
-                self.equal[number, side] = equal_on_all([self.known[id(way)] for way in behind.ways])
+                self.behind[number, side] = known_on_all([self.known[id(way)] for way in behind.ways])
             return number
         (only,) = asked if len(asked) == 1 else (None,)
         if not isinstance(only, int):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
+from sympy.core.relational import Relational
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture import size_conditions
@@ -25,6 +26,8 @@ from batch_export.exporter.capture.other_inputs import Inputs
 
 _STEPS = 4
 """Sizes that are changed one after the other until all decisions are as they should be."""
+_BESIDE = (1, -1, 0, 2)
+"""How far from a size another one is that is larger, smaller or equal, in a question beside."""
 _FURTHER = (1, 2, 3)
 """How far from a size it is no more."""
 
@@ -79,10 +82,16 @@ def _changes(decision: Decision, values: Mapping[Any, Any]) -> Iterator[tuple[An
         for symbol, value in ((one, other.xreplace(values)), (other, one.xreplace(values))):
             if symbol.is_Symbol and value.is_Integer:
                 yield symbol, int(value)
-    if not unequal and decision.condition is not None:
-        symbols = sorted(decision.condition.free_symbols, key=str)
-        yield from ((symbol, int(values[symbol]) + step) for symbol in symbols for step in _FURTHER)
-        yield from ((symbol, 1) for symbol in symbols)  # which stands beside any other
+    if unequal or decision.condition is None:
+        return
+    for relation in sorted(decision.condition.atoms(Relational), key=str):
+        for one, other in (relation.args, relation.args[::-1]):
+            value = other.xreplace(values)
+            if one.is_Symbol and value.is_Integer:
+                yield from ((one, int(value) + step) for step in _BESIDE)
+    symbols = sorted(decision.condition.free_symbols, key=str)
+    yield from ((symbol, int(values[symbol]) + step) for symbol in symbols for step in _FURTHER)
+    yield from ((symbol, 1) for symbol in symbols)  # which stands beside any other
 
 
 _REAL: ContextVar[RealSizes | None] = ContextVar("_REAL", default=None)

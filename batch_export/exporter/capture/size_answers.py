@@ -23,9 +23,22 @@ from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.operators_of_sizes import by_what_is_not_zero
 from batch_export.exporter.capture.size_questions import named_question
 
-COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST = (
+COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST, FLAG = (
     f"__{name}_by_sizes__"
-    for name in ("compared", "not", "truth", "all", "any", "all_of", "any_of", "number", "once", "last", "first")
+    for name in (
+        "compared",
+        "not",
+        "truth",
+        "all",
+        "any",
+        "all_of",
+        "any_of",
+        "number",
+        "once",
+        "last",
+        "first",
+        "flag",
+    )
 )
 KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt,
@@ -100,6 +113,13 @@ def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
 def _number(value: Any) -> Any:
     """`int(value)` of a truth value, which is a number that the data say where sizes decide."""
     return value.to(torch.int64).item() if isinstance(value, Tensor) else int(value)
+
+
+def _flag(answer: Any) -> Any:
+    """An argument that may be an answer: what was asked of sizes is decided, anything else stays what it is."""
+    if not isinstance(answer, Tensor) or torch.compiler.is_dynamo_compiling():
+        return answer
+    return bool(_once(answer)) if ("of sizes", id(answer)) in _asked_before() else answer
 
 
 def _truth(value: Any) -> Any:
@@ -225,5 +245,6 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     ONCE: _once,
     LAST: _last,
     FIRST: _first,
+    FLAG: _flag,
 }
 """Names in the new code -> what they stand for."""

@@ -83,6 +83,11 @@ def equalities(condition: Any, *, holds: bool) -> list[Equality]:
     return []
 
 
+def parts(condition: Any) -> list[Any]:
+    """The conditions that hold where all of one holds."""
+    return list(condition.args) if isinstance(condition, sympy.And) else [condition]
+
+
 def ties(pairs: Iterable[Equality]) -> dict[sympy.Symbol, sympy.Basic]:
     """Symbols with what they are where some things are equal; what says of no one symbol what it is says nothing."""
     found: dict[sympy.Symbol, Any] = {}

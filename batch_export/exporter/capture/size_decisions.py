@@ -32,6 +32,7 @@ from batch_export.exporter.capture.size_answers import (
     CALLED,
     COMPARED,
     FIRST,
+    FLAG,
     KINDS,
     LAST,
     NOT,
@@ -112,6 +113,8 @@ def _tests(node: ast.AST) -> Iterator[ast.expr | ast.pattern]:
             yield from (one.guard for one in cases if one.guard is not None)
         case ast.Call(func=ast.Name(id="int" | "float"), args=[ast.Compare() as test], keywords=[]):
             yield test
+        case ast.Call(keywords=[_, *_] as named):
+            yield from (one.value for one in named if _is_flag(one))
         case ast.Return(value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as test):
             yield test
         case ast.Assign(targets=[ast.Name()], value=ast.BoolOp() | ast.UnaryOp(op=ast.Not()) as test):
@@ -133,6 +136,13 @@ def _tail_of(node: ast.stmt) -> tuple[ListedLoop, TailedLoop] | None:
     listed = as_loop(node, node.lineno)
     tailed = TailedLoop.of(listed.loop, node.lineno) if listed is not None else None
     return None if listed is None or tailed is None else (listed, tailed)
+
+
+def _is_flag(named: ast.keyword) -> bool:
+    """Whether an argument is an answer by its form, or has the name of one (`is_causal=same`)."""
+    is_named = isinstance(named.value, ast.Name) and (named.arg or "").startswith("is_")
+    parts = named.value.values if isinstance(named.value, ast.BoolOp) else [named.value]
+    return is_named or all(map(_is_truth, parts))
 
 
 def _is_truth(value: ast.expr) -> bool:
@@ -269,8 +279,11 @@ class _Decisions(ast.NodeTransformer):
         return [ast.fix_missing_locations(ast.copy_location(one, node)) for one in (begun, *made)]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`int(n > 4)`."""
+        """`int(n > 4)`, `attention(q, k, v, is_causal=n == m)`."""
         self.generic_visit(node)
+        for named in filter(_is_flag, node.keywords):
+            flag = self._asked(named.value)
+            named.value = flag if flag is named.value else ast.copy_location(_call(FLAG, flag), named.value)
         asked = [self._counted(test) for test in _tests(node) if isinstance(test, ast.expr)]
         node.args = asked or node.args
         return node

@@ -8,12 +8,13 @@ sizes. Outside a way nothing is known of it, so that several ways fit into one p
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
 import torch
+from sympy.core.relational import Relational
 from torch._prims_common import is_contiguous_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind
@@ -55,13 +56,13 @@ class WaySizes:
     Attributes:
         path: the condition under which the way is taken.
         equal: pairs of what is equal on it.
-        guards: equalities of its program that not all ways have.
+        guards: conditions of its program that not all ways have.
         inputs: places of the inputs some of whose sizes are others than on other ways.
     """
 
     path: Any
     equal: tuple[size_conditions.Equality, ...]
-    guards: frozenset[Any]
+    guards: tuple[Any, ...]
     inputs: frozenset[int]
 
 
@@ -77,16 +78,23 @@ def known_on(ways: Sequence[tuple[torch.export.ExportedProgram, Sequence[Taken]]
             continue
         path = sympy.And(*(one if is_so else sympy.Not(one) for one, is_so in conditions))
         equal = [pair for one, is_so in conditions for pair in size_conditions.equalities(one, holds=is_so)]
-        alone = frozenset(one for one in own - common if isinstance(one, sympy.Eq))
-        equal += [(one.lhs, one.rhs) for one in sorted(alone, key=str)]
-        found.append(WaySizes(path, tuple(equal), alone, _inputs_of(program, size_conditions.ties(equal).keys())))
+        alone = sorted(own - common, key=str)
+        equal += [(one.lhs, one.rhs) for one in alone if isinstance(one, sympy.Eq)]
+        tied = size_conditions.ties(equal).keys()
+        found.append(WaySizes(path, tuple(equal), tuple(alone), _inputs_of(program, tied)))
     return found
 
 
-def equal_on_all(ways: Sequence[WaySizes | None]) -> list[size_conditions.Equality]:
-    """What is equal on each of several ways."""
-    several = [dict.fromkeys(one.equal) if one is not None else {} for one in ways]
-    return [pair for pair in several[0] if all(pair in one for one in several)]
+def known_on_all(ways: Sequence[WaySizes | None]) -> WaySizes:
+    """What is equal, and which conditions hold, on each of several ways."""
+    known = [one for one in ways if one is not None]
+    if len(known) < len(ways):
+        return WaySizes(sympy.true, (), (), frozenset())
+    first, *others = known
+    equal = tuple(pair for pair in first.equal if all(pair in one.equal for one in others))
+    facts = [*size_conditions.parts(first.path), *first.guards]
+    held = [set([*size_conditions.parts(one.path), *one.guards]) for one in others]
+    return WaySizes(sympy.true, equal, tuple(one for one in facts if all(one in some for some in held)), frozenset())
 
 
 def condition_of(decision: Decision) -> Any:
@@ -204,6 +212,28 @@ class Sizes:
             return result
         made: torch.Tensor = OF_SIZE(result, sizes, [])
         return made
+
+    @contextlib.contextmanager
+    def taken_for_granted(self, way: WaySizes, environment: Any) -> Iterator[None]:
+        """Within, torch's environment of sizes knows what holds on a way and at the example, and asks for none of it.
+
+        Args:
+            way: with conditions on names.
+            environment: torch's.
+        """
+        ties, before = self._ties(way.equal), dict(environment.axioms)
+        for condition in way.guards:
+            here = condition.xreplace(self.known)
+            for one in (here, here.xreplace(ties)):
+                if isinstance(one, Relational) and one.xreplace(environment.backed_var_to_val) == sympy.true:
+                    environment.axioms.update(dict(environment.get_implications(environment.simplify(one))))
+        environment._version_counter += 1  # torch's answers so far go by it
+        try:
+            yield
+        finally:
+            environment.axioms.clear()
+            environment.axioms.update(before)
+            environment._version_counter += 1
 
     def _there(self, tensor: FakeTensor) -> list[Any]:
         """The sizes of another program's tensor on this one's symbols; None for those that are none of its inputs."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import Number, RecordedValue
+from batch_export.exporter.graph.sure_sizes import is_sure
 
 
 def rounds_alike(dividend: object, divisor: object) -> bool:
@@ -21,7 +21,7 @@ def rounds_alike(dividend: object, divisor: object) -> bool:
     """
     if not isinstance(dividend, (int, torch.SymInt)) or not isinstance(divisor, (int, torch.SymInt)):
         return False
-    return statically_known_true(dividend >= 0) and statically_known_true(divisor > 0)
+    return is_sure(dividend >= 0) and is_sure(divisor > 0)
 
 
 def floor_quotient(dividend: Number, divisor: Number) -> RecordedValue:
