@@ -13,7 +13,7 @@ from exporting import assert_same
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import ExportWarning
+from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
@@ -157,6 +157,30 @@ def test_a_layer_that_draws_nothing_is_computed_on_its_side_only() -> None:
     program.release()
 
 
+class Begun(torch.nn.Module):
+    """A layer whose state is chosen by sizes: torch's operator itself looks at none of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = torch.nn.LSTM(4, 4, batch_first=True)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        if k.size(1) != q.size(0):
+            k = k[:, :1].expand(-1, q.size(0), -1)
+        found: Tensor = self.recurrent(q, (k, k))[0]
+        return found
+
+
+def test_a_state_that_sizes_choose() -> None:
+    model = Begun().eval().requires_grad_(False)
+    given = torch.randn(3, 2, 4), torch.randn(1, 3, 4)
+    program = export(model, given, dynamic_shapes=({0: "b", 1: "n"}, {1: "k"}))
+    for batch, k in itertools.product((1, 2, 4), (1, 2, 3)):
+        some = torch.randn(batch, 3, 4), torch.randn(1, k, 4)
+        assert_same(program(*some), [model(*some)])
+    program.release()
+
+
 def one_of_three(a: Tensor, b: Tensor) -> Tensor:
     if a.size(0) == b.size(0) and a.size(1) == b.size(1):
         return a * b
@@ -205,6 +229,45 @@ def test_a_difference_of_sizes_is_rounded_down_on_a_side_where_it_may_be_negativ
     for sizes in itertools.product((2, 3, 5, 8, 9), (2, 3, 4, 5, 7)):
         some = given(*sizes)
         assert_same(program(*some), [function(*some)])
+    program.release()
+
+
+def by_identity(q: Tensor, k: Tensor) -> Tensor:
+    same = q.shape[1] == k.shape[1]
+    if same is False:
+        return q * 2
+    return q + k.sum(1, keepdim=True)
+
+
+def large_by_identity(q: Tensor, k: Tensor) -> Tensor:
+    large = q.shape[1] > 4
+    return q * 2 if large is True else q + k.sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("function", [by_identity, large_by_identity], ids=lambda one: one.__name__)
+def test_an_answer_that_is_compared_by_identity_is_refused_with_its_line(
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    with pytest.raises(CaptureError, match=r"compared by identity .*test_exporter_equal_sizes.py:\d+.*ask `if same:`"):
+        export(function, tensors(3, 5), dynamic_shapes=AXES)
+
+
+class Flagged(torch.nn.Module):
+    """Compares a setting by identity, which is no answer about sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = True
+
+    def forward(self, q: Tensor) -> Tensor:
+        return q * 2 if self.twice is True else q
+
+
+def test_a_setting_may_be_compared_by_identity() -> None:
+    model = Flagged()
+    program = export(model, tensors(3, 5)[:1], dynamic_shapes=AXES[:1])
+    given = tensors(2, 5)[:1]
+    assert_same(program(*given), [model(*given)])
     program.release()
 
 

@@ -118,6 +118,7 @@ SOURCES = {
         "    import only_space\n"
         "    return sorted(name for place in only_space.__path__ for name in os.listdir(place))\n"
     ),
+    "mine/unpacked.py": ("def build():\n    try: return open('unpacked').read()\n    except OSError: return 'none'\n"),
     "mine/deleted.py": (
         "import os\n"
         "def build():\n"
@@ -147,6 +148,7 @@ DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": ""
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
 DATA |= {"shelf/w.bin": "9", "kept_data/1": ""}
 DATA |= {
+    "unpacked/part": "",
     "vendor/other.py": "",
     "first/other.py": "",
     "second/only_second.py": "NUMBER = 1\n",
@@ -481,6 +483,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"spaces"},
         "first/only_space: absent -> folder",
         lambda p: p.write("first/only_space/2", ""),
+    ),
+    "a file in the place of a folder that was opened": (
+        {"unpacked"},
+        "unpacked: folder -> file 4",
+        lambda p: (shutil.rmtree(p.root / "unpacked"), p.write("unpacked", "here")),
     ),
     "a variable that was deleted": (
         {"deleted", *EVERY},

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import AnyStr
 
-from batch_export.sources.recorded import ALL_VARIABLES, VARIABLES_OF_THE_SESSION
+from batch_export.sources.recorded import ALL_VARIABLES, is_of_session
 
 _OF_A_FOLDER = re.compile("HOME|DIR|PATH|CACHE|ROOT|FOLDER|DATA|STORE|LOCATION", re.IGNORECASE)
 
@@ -77,7 +77,7 @@ def chose_a_folder(
         used: absolute paths of files.
         roots: folders of local modules: what only says where one of them lies chose nothing.
     """
-    names = set(read) - VARIABLES_OF_THE_SESSION - {ALL_VARIABLES}
+    names = {name for name in read if not is_of_session(name)} - {ALL_VARIABLES}
     homes = [f"{root}{os.sep}" for root in roots]
     places = [(path, max((home for home in homes if path.startswith(home)), key=len, default="")) for path in used]
     found = {name for name in names if (value := environment.get(name)) and _holds(value, places)}

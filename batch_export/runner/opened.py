@@ -145,6 +145,7 @@ class Notes:
         else:
             if stat.S_ISDIR(found.st_mode):
                 self.ask_links(path)
+                self.ask(path, "kind")  # as a file it is opened in vain
             if not stat.S_ISREG(found.st_mode):
                 if _reads(flags) and is_passing(found) and not self._is_ignored(os.path.realpath(path)):
                     self.files[origin] = Opened(stamp_of(found), output=False, wrote=writes, read=True, passing=True)

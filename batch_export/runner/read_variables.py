@@ -25,7 +25,7 @@ from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.system_folders import is_environment
 from batch_export.sources import pythons_variables
-from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, VARIABLES_OF_THE_SESSION, variable_digest
+from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, is_of_session, variable_digest
 
 _OF_C = "getenv secure_getenv environ system popen execl execlp execv execvp execvpe posix_spawn posix_spawnp"
 _FOR_C = frozenset(_OF_C.split())
@@ -116,7 +116,7 @@ class ReadVariables:
         self._note(name, above=3)
 
     def _note(self, name: str, above: int) -> None:
-        if name in self._read or name in VARIABLES_OF_THE_SESSION or ALL_VARIABLES in self._read:
+        if name in self._read or is_of_session(name) or ALL_VARIABLES in self._read:
             return
         if self._askers.count(sys._getframe(above)):
             self._add(name)

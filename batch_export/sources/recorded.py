@@ -48,18 +48,21 @@ _OF_MODULES = frozenset({*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".so"})
 _UNLISTED = BYTECODE_SUFFIXES + LEFT_BEHIND_SUFFIXES
 _BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
-PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL LC_CTYPE
-LC_MESSAGES HOSTNAME SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY TMUX TMUX_PANE STY WINDOWID DISPLAY
-DBUS_SESSION_BUS_ADDRESS XDG_SESSION_ID XDG_RUNTIME_DIR INVOCATION_ID JOURNAL_STREAM VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1
-PYTEST_CURRENT_TEST PYTEST_VERSION PYTEST_XDIST_WORKER PYTEST_XDIST_WORKER_COUNT PYTEST_XDIST_TESTRUNUID
-PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS KMP_INIT_AT_FORK
-TOKENIZERS_PARALLELISM
+PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL
+LC_CTYPE LC_MESSAGES HOSTNAME SSH_AUTH_SOCK SSH_CLIENT SSH_CONNECTION SSH_TTY TMUX TMUX_PANE STY WINDOWID DISPLAY
+DBUS_SESSION_BUS_ADDRESS WAYLAND_DISPLAY XAUTHORITY XDG_SESSION_ID XDG_SESSION_TYPE XDG_SESSION_CLASS
+XDG_SESSION_DESKTOP XDG_CURRENT_DESKTOP XDG_RUNTIME_DIR XDG_SEAT XDG_VTNR GPG_AGENT_INFO GPG_TTY SHELL LS_COLORS
+EDITOR VISUAL PAGER LESS LESSOPEN LESSCLOSE HISTFILE HISTSIZE HISTCONTROL PROMPT_COMMAND PS2 PS4 INVOCATION_ID
+JOURNAL_STREAM VIRTUAL_ENV VIRTUAL_ENV_PROMPT PS1 PYTEST_CURRENT_TEST PYTEST_VERSION PYTEST_XDIST_WORKER
+PYTEST_XDIST_WORKER_COUNT PYTEST_XDIST_TESTRUNUID PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED OMP_NUM_THREADS
+OPENBLAS_NUM_THREADS MKL_NUM_THREADS KMP_INIT_AT_FORK TOKENIZERS_PARALLELISM
 """
 _VARIABLES = {
     ALL_VARIABLES: "environment variable (any: all were read) has another value",
     CURRENT_FOLDER: "the current folder, whose name was asked for, is another one",
 }
-VARIABLES_OF_THE_SESSION = frozenset(_SESSION.split())
+_OF_TERMINALS = "TERM_PROGRAM VSCODE_ ITERM_ KITTY_ WEZTERM_ ALACRITTY_ KONSOLE_ GNOME_TERMINAL_ VTE_ WT_ LC_TERMINAL"
+_OF_THE_SESSION = frozenset(_SESSION.split())
 """Environment variables that are in no record: they tell of a terminal or a session, or children have them set for
 them.
 """
@@ -144,6 +147,11 @@ def _all_as(packages: tuple[tuple[str, str], ...], stamp: tuple[tuple[str, int],
     return all(distributions.state(name) == state for name, state in packages)
 
 
+def is_of_session(name: str) -> bool:
+    """Whether a variable tells of a terminal or a session, or is set for children."""
+    return name in _OF_THE_SESSION or name.startswith(tuple(_OF_TERMINALS.split()))
+
+
 def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> Digest:
     """Returns what stands for a variable's value, which may be a secret, or for the name of the current folder."""
     if name == CURRENT_FOLDER:
@@ -152,7 +160,7 @@ def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> D
         return digest_value([name, pythons_variables.value(name, environment) or None])
     if name != ALL_VARIABLES:
         return digest_value([name, environment.get(name)])
-    names = sorted(set(environment) - VARIABLES_OF_THE_SESSION)
+    names = sorted(name for name in environment if not is_of_session(name))
     return digest_value([(one, environment[one]) for one in names])
 
 

@@ -255,6 +255,13 @@ def of_text(line: str) -> Assumption:
     return Assumption(_TEXT, line, "compute with numbers in place of their text; a file has no text of them")
 
 
+def of_identity(line: str) -> Assumption:
+    """What is compared by identity: an answer about free sizes is neither True nor False itself in a capture."""
+    return Assumption(
+        "that what is compared by identity is no answer about sizes", line, "ask `if same:` in place of `is`"
+    )
+
+
 def of_call(line: str) -> Assumption:
     """What fails in a capture, or is answered otherwise there: a tensor has no numbers and no memory."""
     return Assumption(

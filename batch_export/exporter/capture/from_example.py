@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.errors import CaptureError, DynamicShapeError, Place
-from batch_export.exporter.capture import assumptions, named_loops
+from batch_export.exporter.capture import assumptions, identities, named_loops
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
@@ -197,6 +197,9 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         elif texts.data:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
+        elif asked.axes and (compared := next(identities.of_answers(module), "")):
+            taken_so, sizes = assumptions.of_identity(compared), assumptions.some_sizes(captured, args, kwargs)
+            assumptions.check_assertion(name, program, module, args, kwargs, taken_so, itertools.islice(sizes, 2))
         elif calls:
             try:
                 taken_so, sizes = assumptions.of_call(calls[0]), assumptions.some_sizes(captured, args, kwargs)

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import VerificationError
+from batch_export.exporter.capture.checked_states import StatesChecked
 from batch_export.exporter.capture.endless import EndlessError, loops_bounded
 from batch_export.exporter.capture.grad_modes import recording
 from batch_export.exporter.capture.kept_settings import settings_kept
@@ -209,6 +210,7 @@ def _run(
         recording(module),
         loops_bounded(module),
         uncompiled(),
+        StatesChecked(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # at sizes that nobody gave
