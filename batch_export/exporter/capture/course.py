@@ -35,6 +35,7 @@ from batch_export.exporter.capture.real_sizes import real_sizes
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
+from batch_export.exporter.capture.size_conditions import equalities_met
 from batch_export.exporter.capture.size_decisions import any_decision, any_equality, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -273,11 +274,13 @@ class Course:
         others = list(itertools.islice(examples.at_some(self.request.not_held), _OTHERS))
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         several = [inputs for inputs in (given, *others) if inputs is not None]
-        turns: list[tuple[Inputs, bool]] = [(inputs, False) for inputs in several]
-        if any_equality(self.request.decided_at):
-            turns += [(inputs, True) for inputs in several]
-        for inputs, is_real in turns:  # a way that fails at the one may be traced at the other
-            with real_sizes(examples, self.request.asked) if is_real else contextlib.nullcontext():
+        met: list[sympy.Basic] = []
+        for is_real, inputs in itertools.product(
+            (False, True), several
+        ):  # a way that fails at one may be traced at another
+            if is_real and not met:
+                return
+            with real_sizes(examples, self.request.asked) if is_real else equalities_met(met):
                 captured = self._decided(inputs, strategies)
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
                 continue

@@ -6,27 +6,56 @@ A model arrives. Leaves: the lines. An answer about free sizes is an object of t
 
 from __future__ import annotations
 
+import ast
 import dis
 import functools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import CodeType
 
 import torch
 
 from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture.parsed_files import parsed
 
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 
 
 def of_answers(module: torch.nn.Module) -> Iterator[str]:
-    """Yields the lines (`file:line`) at which a model's own code compares with True or False by identity."""
+    """Yields the lines (`file:line`) at which a model's own code compares what it asked with True or False so."""
     for function in reached(module):
-        yield from _lines(function.__code__)
+        for file, line in _lines(function.__code__):
+            if line in _lines_of_answers(file):
+                yield f"{file}:{line}"
+
+
+@functools.lru_cache(maxsize=16)
+def _lines_of_answers(file: str) -> frozenset[int]:
+    """The lines of a file at which an answer, or a name that a function gave one, is compared by identity."""
+    tree = parsed(file)
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)] if tree is not None else []
+    found: set[int] = set()
+    for function in functions:
+        within = list(ast.walk(function))
+        assigned = [one for one in within if isinstance(one, ast.Assign) and _is_answer(one.value)]
+        names = {target.id for one in assigned for target in one.targets if isinstance(target, ast.Name)}
+        for one in within:
+            match one:
+                case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot(), *_]) if _is_answer(left, names):
+                    found.add(one.lineno)
+                case ast.Match(subject=subject, cases=cases) if _is_answer(subject, names):
+                    found.update(case.pattern.lineno for case in cases)
+    return frozenset(found)
+
+
+def _is_answer(value: ast.expr, names: Collection[str] = ()) -> bool:
+    is_named = isinstance(value, ast.Name) and value.id in names
+    return is_named or isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp))
 
 
 @functools.lru_cache(maxsize=4096)
-def _lines(code: CodeType) -> tuple[str, ...]:
-    found: list[str] = []
+def _lines(code: CodeType) -> tuple[tuple[str, int], ...]:
+    """Where code compares with True or False by identity, whatever it compares."""
+    found: list[tuple[str, int]] = []
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found += _lines(inner)
@@ -41,6 +70,6 @@ def _lines(code: CodeType) -> tuple[str, ...]:
             and before.argval in (True, False)
         ):
             line = one.positions.lineno if one.positions is not None else None
-            found.append(f"{code.co_filename}:{line or code.co_firstlineno}")
+            found.append((code.co_filename, line or code.co_firstlineno))
         before = one
     return tuple(found)

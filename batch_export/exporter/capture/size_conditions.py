@@ -7,9 +7,11 @@ the same inputs has too. Nothing is asked or decided here.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import sympy
@@ -20,6 +22,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 _NOTED = "_batch_export_conditions"
 """Where torch's environment of sizes keeps what truth values stand for."""
+_MET: ContextVar[list[sympy.Basic]] = ContextVar("_MET")
 _RELATIONS: Mapping[str, type[sympy.Basic]] = {
     "Lt": sympy.StrictLessThan,
     "LtE": sympy.LessThan,
@@ -57,6 +60,18 @@ def note(answer: object, condition: sympy.Basic | None) -> None:
     """Notes what a truth value stands for."""
     if condition is not None and isinstance(answer, torch.SymBool) and answer.node.shape_env is not None:
         vars(answer.node.shape_env).setdefault(_NOTED, {})[answer.node.expr] = condition
+        if is_of_equality(condition):
+            _MET.get([]).append(condition)
+
+
+@contextlib.contextmanager
+def equalities_met(met: list[sympy.Basic]) -> Iterator[None]:
+    """Within, a list gets the conditions that are asked for and ask what a size is equal to."""
+    earlier = _MET.set(met)
+    try:
+        yield
+    finally:
+        _MET.reset(earlier)
 
 
 def noted(node: SymNode) -> sympy.Basic | None:
