@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import re
 from collections.abc import Collection, Iterator
 from types import CodeType
 
@@ -17,12 +18,18 @@ import torch
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.parsed_files import parsed
 
+_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 
 
 def of_answers(module: torch.nn.Module) -> Iterator[str]:
-    """Yields the lines (`file:line`) at which a model's own code compares what it asked with True or False so."""
+    """Yields the lines (`file:line`) at which a model's own code compares what it asked with True or False so.
+
+    Installed packages are left out: what they ask is of their own settings, and much of them is no model's.
+    """
     for function in reached(module):
+        if _PACKAGES.search(function.__code__.co_filename):
+            continue
         for file, line in _lines(function.__code__):
             if line in _lines_of_answers(file):
                 yield f"{file}:{line}"
