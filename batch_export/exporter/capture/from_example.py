@@ -197,9 +197,6 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_reading(written))
         elif texts.data:
             assumptions.check_assertion(name, program, module, args, kwargs, assumptions.of_text(texts.data))
-        elif asked.axes and (compared := next(identities.of_answers(module), "")):
-            taken_so, sizes = assumptions.of_identity(compared), assumptions.some_sizes(captured, args, kwargs)
-            assumptions.check_assertion(name, program, module, args, kwargs, taken_so, itertools.islice(sizes, 2))
         elif calls:
             try:
                 taken_so, sizes = assumptions.of_call(calls[0]), assumptions.some_sizes(captured, args, kwargs)
@@ -207,6 +204,9 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
                 assumptions.check_assertion(name, program, module, args, kwargs, taken_so, elsewhere)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
+        elif asked.axes and (compared := next(identities.of_answers(module), "")):
+            taken_so, sizes = assumptions.of_identity(compared), assumptions.some_sizes(captured, args, kwargs)
+            assumptions.check_assertion(name, program, module, args, kwargs, taken_so, itertools.islice(sizes, 2))
         if name in (NON_STRICT, BOTH_WAYS) and not passed and has_rounds(program):
             sizes = assumptions.some_sizes(captured, args, kwargs)
             assumptions.check_rounds(program, module, args, kwargs, itertools.islice(sizes, 1))

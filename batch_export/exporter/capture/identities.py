@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import inspect
 import re
 from collections.abc import Collection, Iterator
 from types import CodeType
@@ -16,6 +17,7 @@ from types import CodeType
 import torch
 
 from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.parsed_files import parsed
 
 _PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -25,14 +27,22 @@ _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 def of_answers(module: torch.nn.Module) -> Iterator[str]:
     """Yields the lines (`file:line`) at which a model's own code compares what it asked with True or False so.
 
-    Installed packages are left out: what they ask is of their own settings, and much of them is no model's.
+    That is code of the files that define its forwards; of installed packages' none: what they ask is of their settings.
     """
-    for function in reached(module):
-        if _PACKAGES.search(function.__code__.co_filename):
+    own = {code.co_filename for code in _forwards(module) if not _PACKAGES.search(code.co_filename)}
+    for function in reached(module) if own else ():
+        if function.__code__.co_filename not in own:
             continue
         for file, line in _lines(function.__code__):
             if line in _lines_of_answers(file):
                 yield f"{file}:{line}"
+
+
+def _forwards(module: torch.nn.Module) -> Iterator[CodeType]:
+    for _, one in modules_of(module):
+        code = getattr(inspect.unwrap(one.forward), "__code__", None)
+        if isinstance(code, CodeType):
+            yield code
 
 
 @functools.lru_cache(maxsize=16)
