@@ -275,9 +275,7 @@ class Course:
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         several = [inputs for inputs in (given, *others) if inputs is not None]
         met: list[sympy.Basic] = []
-        for is_real, inputs in itertools.product(
-            (False, True), several
-        ):  # a way that fails at one may be traced at another
+        for is_real, inputs in itertools.product((False, True), several):  # a way may fail at one of them alone
             if is_real and not met:
                 return
             with real_sizes(examples, self.request.asked) if is_real else equalities_met(met):

@@ -141,9 +141,7 @@ def free_loop(
         body, over, carried, slices, lists, counts, written, changed, turned, sums, is_begun, (), known, is_traced
     )
     besides = pytree.tree_leaves([_content(one) for one in others])
-    is_traced = is_traced or any(
-        isinstance(one, torch.SymFloat) for one in besides
-    )  # which dynamo hands to no operator
+    is_traced = is_traced or any(isinstance(one, torch.SymFloat) for one in besides)  # dynamo hands none of these on
     why = ""
     if states is None and any(count > least for count in references):
         why = "a list that it fills is known elsewhere too"
