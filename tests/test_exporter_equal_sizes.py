@@ -13,7 +13,7 @@ from exporting import assert_same
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from batch_export.errors import CaptureError, ExportWarning
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
 pytestmark = pytest.mark.sampled
@@ -235,21 +235,84 @@ def test_a_difference_of_sizes_is_rounded_down_on_a_side_where_it_may_be_negativ
 def by_identity(q: Tensor, k: Tensor) -> Tensor:
     same = q.shape[1] == k.shape[1]
     if same is False:
-        return q * 2
-    return q + k.sum(1, keepdim=True)
+        return q.sum(1) * 2
+    return (q + k).sum(1)
 
 
 def large_by_identity(q: Tensor, k: Tensor) -> Tensor:
-    large = q.shape[1] > 4
-    return q * 2 if large is True else q + k.sum(1, keepdim=True)
+    """At sizes that no example has."""
+    large = q.shape[1] > 64
+    return q.sum(1) * 2 if large is True else q.sum(1) + k.sum(1)
 
 
-@pytest.mark.parametrize("function", [by_identity, large_by_identity], ids=lambda one: one.__name__)
-def test_an_answer_that_is_compared_by_identity_is_refused_with_its_line(
-    function: Callable[[Tensor, Tensor], Tensor],
+def both_by_identity(q: Tensor, k: Tensor) -> Tensor:
+    both = q.shape[1] == k.shape[1] and q.shape[1] > 2
+    if both is not True:
+        return q.sum(1) - 1
+    return (q * k).sum(1)
+
+
+def _masked(x: Tensor, causal: bool | None = None) -> Tensor:
+    if causal is None:
+        return x
+    return x * 2 if causal is True else x * 3
+
+
+def handed_on(q: Tensor, k: Tensor) -> Tensor:
+    """The answer, and no answer, to one function that compares so."""
+    return _masked(q, q.shape[1] % 4 == 0).sum(1) + _masked(k).sum(1)
+
+
+def by_lambda(q: Tensor, k: Tensor) -> Tensor:
+    pick = lambda one: q.sum(1) if one is True else k.sum(1)  # noqa: E731
+    return pick(q.shape[1] > k.shape[1])
+
+
+class OfItsOwn(torch.nn.Module):
+    """Has a name of its class's own."""
+
+    __least = 3
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return q.sum(1) * 2 if (q.shape[1] > self.__least) is True else q.sum(1) + k.sum(1)
+
+
+_BY_IDENTITY = [by_identity, large_by_identity, both_by_identity, handed_on, by_lambda, OfItsOwn()]
+
+
+@pytest.mark.parametrize("example", [(3, 5), pytest.param((4, 4), marks=pytest.mark.ops)])
+@pytest.mark.parametrize("function", _BY_IDENTITY, ids=lambda one: getattr(one, "__name__", "private"))
+def test_an_answer_that_is_compared_by_identity_is_the_answer(
+    function: Callable[[Tensor, Tensor], Tensor], example: tuple[int, int]
 ) -> None:
-    with pytest.raises(CaptureError, match=r"compared by identity .*test_exporter_equal_sizes.py:\d+.*ask `if same:`"):
-        export(function, tensors(3, 5), dynamic_shapes=AXES)
+    program = export(function, tensors(*example), dynamic_shapes=AXES)
+    for sizes in itertools.product((1, 2, 3, 4, 8, 65), (1, 3, 4, 5)):
+        given = tensors(*sizes)
+        assert_same(program(*given), [function(*given)])
+    program.release()
+
+
+def by_match(q: Tensor, k: Tensor) -> Tensor:
+    match (q.shape[1] > 3, k.shape[1] > 3):
+        case (True, True):
+            return q.sum(1)
+        case (True, False):
+            return k.sum(1)
+    return q.mean(1)
+
+
+_pick = lambda one, q: q * 2 if one is True else q  # noqa: E731
+
+
+def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
+    """Its source is no function by itself, so that it cannot be written anew."""
+    return _pick(q.shape[1] > 3, q).sum(1) + k.sum(1)
+
+
+@pytest.mark.parametrize("function", [by_match, by_a_lambda_of_the_file], ids=lambda one: one.__name__)
+def test_or_the_line_is_told(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.raises((CaptureError, DynamicShapeError), match=r"test_exporter_equal_sizes.py:\d+"):
+        export(function, tensors(4, 5), dynamic_shapes=AXES)
 
 
 class Flagged(torch.nn.Module):

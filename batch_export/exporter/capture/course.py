@@ -40,6 +40,7 @@ from batch_export.exporter.capture.size_decisions import any_decision, any_equal
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
 from batch_export.exporter.capture.taken_pads import any_pad, pads_taken
+from batch_export.exporter.capture.taken_resizes import any_resize, resizes_taken
 
 _OTHERS = 2
 """From how many examples of other sizes both ways are captured, where that fails from the given one."""
@@ -256,7 +257,10 @@ class Course:
                 break
             seen |= self.request.decided_at  # a capture that ends at the next such line tells of that one
             chosen = numbers_chosen(self.request.module, seen)
-            with contextlib.suppress(CaptureError, DynamicShapeError), crops_taken(), pads_taken(), chosen:
+            taken = (crops_taken(), pads_taken(), resizes_taken(), chosen)
+            with contextlib.suppress(CaptureError, DynamicShapeError), contextlib.ExitStack() as stack:
+                for one in taken:
+                    stack.enter_context(one)
                 captured = self._from(inputs, self._unassuming)
         if captured is not None and self._holds_everywhere(captured) and self._is_model(captured):
             captured.has_both_sides = True
@@ -402,7 +406,7 @@ def _is_traced_only(error: CaptureError) -> bool:
 
 def _any_taken(places: Collection[str]) -> bool:
     """Whether some places do nothing but crop, pad or choose numbers, which may be done at every size."""
-    return any_crop(places) or any_pad(places) or any_choice(places)
+    return any_crop(places) or any_pad(places) or any_resize(places) or any_choice(places)
 
 
 def _limiting_lines(captured: Captured) -> list[str]:

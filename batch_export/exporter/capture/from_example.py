@@ -17,7 +17,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from batch_export.errors import CaptureError, DynamicShapeError, Place
-from batch_export.exporter.capture import assumptions, identities, named_loops
+from batch_export.exporter.capture import assumptions, named_loops
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.array_numbers import array_numbers
 from batch_export.exporter.capture.assertions import assertions_on_data
@@ -31,6 +31,7 @@ from batch_export.exporter.capture.free_lengths import free_lengths
 from batch_export.exporter.capture.free_scans import free_scans
 from batch_export.exporter.capture.guard_sources import Observation, observing
 from batch_export.exporter.capture.guard_trials import Trials
+from batch_export.exporter.capture.identities import answers_identified
 from batch_export.exporter.capture.keyed_sizes import sizes_as_keys
 from batch_export.exporter.capture.kinds import eager_kinds
 from batch_export.exporter.capture.known_constants import known_constants
@@ -204,8 +205,8 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
                 assumptions.check_assertion(name, program, module, args, kwargs, taken_so, elsewhere)
             except CaptureError as error:
                 raise unfollowed(attempts) or error from attempts[0].exception
-        elif asked.axes and (compared := next(identities.of_answers(module), "")):
-            taken_so, sizes = assumptions.of_identity(compared), assumptions.some_sizes(captured, args, kwargs)
+        elif seen.compared:
+            taken_so, sizes = assumptions.of_identity(seen.compared[0]), assumptions.some_sizes(captured, args, kwargs)
             assumptions.check_assertion(name, program, module, args, kwargs, taken_so, itertools.islice(sizes, 2))
         if name in (NON_STRICT, BOTH_WAYS) and not passed and has_rounds(program):
             sizes = assumptions.some_sizes(captured, args, kwargs)
@@ -264,9 +265,11 @@ def _taking(
     arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     keys = sizes_as_keys() if is_first and asked.axes else contextlib.nullcontext()
+    answers = answers_identified(request.module, is_asked=bool(asked.axes) and name not in ASSUMING)
     ways = (lengths, scans, checks, data, arrays, kinds, keys)
     with contextlib.ExitStack() as opened:
         is_oblivious = opened.enter_context(sides)
+        seen.compared = opened.enter_context(answers)
         for way in (*ways, known_constants(), scalar_indices(), overlap_without_guards(), python_numbers()):
             opened.enter_context(way)
         if not is_first:

@@ -27,13 +27,12 @@ def tree_of(code: CodeType) -> ast.FunctionDef | None:
     Loops over pieces that are counted are loops over the places at which they begin, and a `break` leaves those that a
     `return` leaves.
 
-    None where the file is not there, or the function has names of a class's own (`__name`). Of a code that was made
-    here it is the tree that it was made of.
+    None where the file is not there. Of a code that was made here it is the tree that it was made of.
     """
     if id(code) in _MADE:
         return copy.deepcopy(_MADE[id(code)][1])
     made = _source(code)
-    return None if made is None or _is_mangled(made) else left_by_break(over_places(made))
+    return None if made is None else left_by_break(over_places(made))
 
 
 def is_current(code: CodeType) -> bool:
@@ -81,7 +80,10 @@ def _compiled(
     own = (
         [] if function.name in code.co_freevars else [ast.Global([function.name])]
     )  # one of the file's, where it is read
-    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=[*own, function], decorator_list=[])
+    within: list[ast.stmt] = [*own, function]
+    if _is_mangled(function) and (kind := _class_of(code)):
+        within = [ast.ClassDef(name=kind, bases=[], keywords=[], body=within, decorator_list=[])]
+    outer = ast.FunctionDef(name="__outer__", args=outer_arguments, body=within, decorator_list=[])
     tree = ast.fix_missing_locations(ast.Module(body=[outer], type_ignores=[]))
     if changed is not None:
         changed(tree)
@@ -109,10 +111,8 @@ _MOST = 2048
 def _codes(code: CodeType) -> Iterator[CodeType]:
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            if one.co_name != "__outer__":
-                yield one
-            else:
-                yield from _codes(one)
+            yield one
+            yield from _codes(one)
 
 
 def _source(code: CodeType) -> ast.FunctionDef | None:
@@ -157,6 +157,12 @@ def _is_equal(one: tuple[str, object], other: tuple[str, object]) -> bool:
 def _written(constant: object) -> str:
     """A constant as text, which tells 0.0 from -0.0; a set's elements have no order."""
     return str(sorted(map(repr, constant))) if isinstance(constant, frozenset) else repr(constant)
+
+
+def _class_of(code: CodeType) -> str:
+    """The class in which a function stands, which is part of the names of its own (`__name`); empty where in none."""
+    *_, kind, _ = ("", *code.co_qualname.split("."))
+    return "" if kind.startswith("<") else kind
 
 
 def _is_mangled(function: ast.FunctionDef) -> bool:

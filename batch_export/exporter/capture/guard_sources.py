@@ -46,6 +46,7 @@ class Observation:
         made_index: whether something else in Python did: `math.sqrt(size)`, `range(size)`, `names[size]`.
         nested: whether a size was looked at inside a higher-order operator (`associative_scan`).
         places: the lines (`file:line`) at which sizes were looked at.
+        compared: those at which something was compared by identity that may be an answer about sizes.
     """
 
     environment: ShapeEnv | None = None
@@ -53,6 +54,7 @@ class Observation:
     made_index: bool = False
     nested: bool = False
     places: set[str] = field(default_factory=set)
+    compared: list[str] = field(default_factory=list)
 
     @property
     def is_freer_strictly(self) -> bool:

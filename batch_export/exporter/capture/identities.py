@@ -1,92 +1,105 @@
 """Answers that a model's code compares by identity (`same is True`, `match n == m: case True:`).
 
-A model arrives. Leaves: the lines. An answer about free sizes is an object of torch's while a capture runs, so that
-`is True` is false of it whatever the sizes are, and nobody hears of it: such a program is compared with its model.
+Arrives: a model; a context is opened round a capture. Leaves: a capture in which such a comparison is the answer
+itself. An answer about free sizes is an object of torch's while a capture runs, so that `is True` would be false of it
+whatever the sizes are, and nobody would hear of it. Of code that cannot be written anew the lines leave.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import functools
-import inspect
-import re
-from collections.abc import Collection, Iterator
-from types import CodeType
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
 
 import torch
 
+from batch_export.exporter.capture import function_sources
 from batch_export.exporter.capture.kinds import reached
-from batch_export.exporter.capture.own_attributes import modules_of
-from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.rewritten_code import rewritten
+from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, MATCHED
 
-_PACKAGES = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 
 
-def of_answers(module: torch.nn.Module) -> Iterator[str]:
-    """Yields the lines (`file:line`) at which a model's own code compares what it asked with True or False so.
+@contextlib.contextmanager
+def answers_identified(module: torch.nn.Module, *, is_asked: bool) -> Iterator[list[str]]:
+    """Within, what a model's code compares by identity with True or False may be an answer about free sizes.
 
-    That is code of the files that define its forwards; of installed packages' none: what they ask is of their settings.
+    Yields the lines (`file:line`) of code that compares so and could not be written anew.
+
+    Args:
+        module: the model.
+        is_asked: whether there may be such answers.
     """
-    own = {code.co_filename for code in _forwards(module) if not _PACKAGES.search(code.co_filename)}
-    for function in reached(module) if own else ():
-        if function.__code__.co_filename not in own:
-            continue
-        for file, line in _lines(function.__code__):
-            if line in _lines_of_answers(file):
-                yield f"{file}:{line}"
+    changed: list[tuple[Any, CodeType]] = []
+    left: list[str] = []
+    for function, lines in _comparing(module) if is_asked else ():
+        made = _written(function.__code__)
+        if made is None:
+            left += [f"{function.__code__.co_filename}:{line}" for line in lines]
+        else:
+            changed.append((function, made))
+    with rewritten(changed, {name: CALLED[name] for name in (IDENTICAL, MATCHED)}):
+        yield left
 
 
-def _forwards(module: torch.nn.Module) -> Iterator[CodeType]:
-    for _, one in modules_of(module):
-        code = getattr(inspect.unwrap(one.forward), "__code__", None)
-        if isinstance(code, CodeType):
-            yield code
-
-
-@functools.lru_cache(maxsize=16)
-def _lines_of_answers(file: str) -> frozenset[int]:
-    """The lines of a file at which an answer, or a name that a function gave one, is compared by identity."""
-    tree = parsed(file)
-    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)] if tree is not None else []
-    found: set[int] = set()
-    for function in functions:
-        within = list(ast.walk(function))
-        assigned = [one for one in within if isinstance(one, ast.Assign) and _is_answer(one.value)]
-        names = {target.id for one in assigned for target in one.targets if isinstance(target, ast.Name)}
-        for one in within:
-            match one:
-                case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot(), *_]) if _is_answer(left, names):
-                    found.add(one.lineno)
-                case ast.Match(subject=subject, cases=cases) if _is_answer(subject, names):
-                    found.update(case.pattern.lineno for case in cases)
-    return frozenset(found)
-
-
-def _is_answer(value: ast.expr, names: Collection[str] = ()) -> bool:
-    is_named = isinstance(value, ast.Name) and value.id in names
-    return is_named or isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp))
+def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[int, ...]]]:
+    for function in reached(module):
+        if lines := _lines(function.__code__):
+            yield function, lines
 
 
 @functools.lru_cache(maxsize=4096)
-def _lines(code: CodeType) -> tuple[tuple[str, int], ...]:
+def _lines(code: CodeType) -> tuple[int, ...]:
     """Where code compares with True or False by identity, whatever it compares."""
-    found: list[tuple[str, int]] = []
+    found: list[int] = []
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found += _lines(inner)
-    if not any(one is True or one is False for one in code.co_consts):
-        return tuple(found)
-    before: dis.Instruction | None = None
-    for one in dis.get_instructions(code):
-        if (
-            one.opname == _COMPARES
-            and before is not None
-            and before.opname == _GIVES
-            and before.argval in (True, False)
-        ):
-            line = one.positions.lineno if one.positions is not None else None
-            found.append((code.co_filename, line or code.co_firstlineno))
-        before = one
+    if any(one is True or one is False for one in code.co_consts):
+        before: dis.Instruction | None = None
+        for one in dis.get_instructions(code):
+            is_given = before is not None and before.opname == _GIVES and isinstance(before.argval, bool)
+            if one.opname == _COMPARES and is_given:
+                line = one.positions.lineno if one.positions is not None else None
+                found.append(line or code.co_firstlineno)
+            before = one
     return tuple(found)
+
+
+def _written(code: CodeType) -> CodeType | None:
+    """A function that asks by calls what it compares by identity; None where it cannot be written anew."""
+    function = function_sources.tree_of(code) if function_sources.is_current(code) else None
+    return None if function is None else function_sources.compiled(_Comparisons().visit(function), code)
+
+
+class _Comparisons(ast.NodeTransformer):
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """`same is True`, `same is not False`."""
+        self.generic_visit(node)
+        return _called(node) or node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        """`match n == m:` with a case that is True or False."""
+        self.generic_visit(node)
+        patterns = (one for case in node.cases for one in ast.walk(case.pattern))
+        if any(isinstance(one, ast.MatchSingleton) and one.value is not None for one in patterns):
+            asked = ast.Call(ast.Name(MATCHED, ast.Load()), [node.subject], [])
+            node.subject = ast.fix_missing_locations(ast.copy_location(asked, node.subject))
+        return node
+
+
+def _called(node: ast.Compare) -> ast.expr | None:
+    """A comparison with True or False by identity as a call; None of others."""
+    match node:
+        case ast.Compare(
+            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=bool()) as right]
+        ):
+            given = [left, right, ast.Constant(isinstance(kind, ast.Is))]
+            made = ast.Call(ast.Name(IDENTICAL, ast.Load()), given, [])
+            return ast.fix_missing_locations(ast.copy_location(made, node))
+    return None

@@ -27,6 +27,8 @@ _CALLED: Mapping[str, Callable[..., Any]] = {
     "abs": lambda *given: abs(*given),
     "max": lambda *given: max(*given),
     "min": lambda *given: min(*given),
+    "tuple": tuple,
+    "list": list,
 }
 """Functions that are looked up when they are called: a capture has others of sizes."""
 
@@ -43,6 +45,12 @@ def value_of(read: ast.expr, frame: FrameType) -> Any:
                 return getattr(value_of(of, frame), name)
             case ast.Subscript(value=of, slice=place):
                 return value_of(of, frame)[value_of(place, frame)]
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                return slice(*(None if one is None else _known(one, frame) for one in (lower, upper, step)))
+            case ast.Tuple(elts=elements):
+                return tuple(_known(one, frame) for one in elements)
+            case ast.List(elts=elements):
+                return [_known(one, frame) for one in elements]
             case ast.UnaryOp(op=computed, operand=operand):
                 return _COMPUTE[type(computed)](value_of(operand, frame))
             case ast.BinOp(left=left, op=computed, right=right):
@@ -53,3 +61,15 @@ def value_of(read: ast.expr, frame: FrameType) -> Any:
                 sizes = value_of(of, frame).shape
                 return sizes[value_of(args[0], frame)] if args else sizes
     return None
+
+
+def _known(read: ast.expr, frame: FrameType) -> Any:
+    """The same of a part that is no `None`.
+
+    Raises:
+        LookupError: it cannot be told.
+    """
+    value = value_of(read, frame)
+    if value is None:
+        raise LookupError(ast.unparse(read))
+    return value

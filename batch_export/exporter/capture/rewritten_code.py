@@ -30,7 +30,8 @@ def rewritten(changed: Sequence[tuple[Any, CodeType]], called: Mapping[str, Any]
         for one, code in changed:
             one.__code__ = code
             one.__globals__.update(called)
-        _CHANGED.set([(one, code) for one, code, _ in before])
+        known = {id(one) for one, _ in earlier}
+        _CHANGED.set([*earlier, *((one, code) for one, code, _ in before if id(one) not in known)])
         yield
     finally:
         _CHANGED.set(earlier)

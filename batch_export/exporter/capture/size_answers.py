@@ -23,7 +23,7 @@ from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.operators_of_sizes import by_what_is_not_zero
 from batch_export.exporter.capture.size_questions import named_question
 
-COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST, FLAG = (
+COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST, FLAG, IDENTICAL, MATCHED = (
     f"__{name}_by_sizes__"
     for name in (
         "compared",
@@ -38,6 +38,8 @@ COMPARED, NOT, TRUTH, ALL, ANY, ALL_OF, ANY_OF, NUMBER, ONCE, LAST, FIRST, FLAG 
         "last",
         "first",
         "flag",
+        "identical",
+        "matched",
     )
 )
 KINDS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -120,6 +122,28 @@ def _flag(answer: Any) -> Any:
     if not isinstance(answer, Tensor) or torch.compiler.is_dynamo_compiling():
         return answer
     return bool(_once(answer)) if ("of sizes", id(answer)) in _asked_before() else answer
+
+
+def _identical(value: Any, to: bool, are_one: bool) -> Any:
+    """`value is True` and its like, where an answer about free sizes is what it will be."""
+    if torch.compiler.is_dynamo_compiling():  # which says that it is a bool, and that `is True` is false of it
+        return not are_one if not isinstance(value, bool) else value if to is are_one else not value
+    if isinstance(value, torch.SymBool):
+        return value if to is are_one else torch.sym_not(value)
+    if isinstance(value, Tensor) and ("of sizes", id(value)) in _asked_before():
+        return value if to is are_one else _not(value)
+    return (value is to) is are_one
+
+
+def _matched(value: Any) -> Any:
+    """What a `match` is given, in which answers about free sizes are decided."""
+    if torch.compiler.is_dynamo_compiling():
+        return value
+    if type(value) in (tuple, list):
+        return type(value)(map(_matched, value))
+    if isinstance(value, Tensor) and ("of sizes", id(value)) in _asked_before():
+        return bool(_once(value))
+    return bool(value) if isinstance(value, torch.SymBool) else value
 
 
 def _truth(value: Any) -> Any:
@@ -246,5 +270,7 @@ CALLED: Mapping[str, Callable[..., Any]] = {
     LAST: _last,
     FIRST: _first,
     FLAG: _flag,
+    IDENTICAL: _identical,
+    MATCHED: _matched,
 }
 """Names in the new code -> what they stand for."""

@@ -33,6 +33,7 @@ from batch_export.exporter.capture.size_answers import (
     COMPARED,
     FIRST,
     FLAG,
+    IDENTICAL,
     KINDS,
     LAST,
     NOT,
@@ -151,7 +152,7 @@ def _is_truth(value: ast.expr) -> bool:
 
 
 def _is_of_numbers(cases: Iterable[ast.match_case]) -> bool:
-    """Whether a `match` asks for whole numbers, and perhaps for anything else, which may have a name and a test."""
+    """Whether a `match` asks for whole numbers or answers, and perhaps for anything else, with a name and a test."""
     return all(_numbers(one.pattern) is not None for one in cases)
 
 
@@ -160,6 +161,8 @@ def _numbers(pattern: ast.pattern) -> list[ast.expr] | None:
     match pattern:
         case ast.MatchValue(value=ast.Constant(value=int()) as number):
             return [number]
+        case ast.MatchSingleton(value=bool() as answer):
+            return [ast.Constant(answer)]
         case ast.MatchOr(patterns=patterns):
             parts = [_numbers(one) for one in patterns]
             return [number for part in parts for number in part or []] if all(parts) else None
@@ -179,10 +182,16 @@ def _case(case: ast.match_case, name: str, others: list[ast.stmt]) -> list[ast.s
     numbers = _numbers(case.pattern)
     made: list[ast.stmt] = case.body if case.guard is None else [ast.If(as_calls(case.guard), case.body, others)]
     if numbers:
-        tests: list[ast.expr] = [ast.Compare(ast.Name(name, ast.Load()), [ast.Eq()], [number]) for number in numbers]
+        tests: list[ast.expr] = [_is_it(name, number) for number in numbers]
         return [ast.If(as_calls(tests[0] if len(tests) == 1 else ast.BoolOp(ast.Or(), tests)), made, others)]
     is_named = isinstance(case.pattern, ast.MatchAs) and case.pattern.name is not None
     return [*([ast.parse(f"{case.pattern.name} = {name}").body[0]] if is_named else []), *made]  # type: ignore[attr-defined]
+
+
+def _is_it(name: str, value: ast.expr) -> ast.Compare:
+    """Whether what has a name is what a pattern is for, as Python compares it."""
+    is_answer = isinstance(value, ast.Constant) and isinstance(value.value, bool)
+    return ast.Compare(ast.Name(name, ast.Load()), [ast.Is() if is_answer else ast.Eq()], [value])
 
 
 @dataclass(slots=True)
@@ -338,6 +347,10 @@ def as_calls(test: ast.expr) -> ast.expr:
         case ast.Call(func=ast.Name(id="any" | "all" as name), args=[ast.GeneratorExp() as each], keywords=[]):
             asked = ast.ListComp(as_calls(each.elt), each.generators)
             return _call(ANY_OF if name == "any" else ALL_OF, asked)
+        case ast.Compare(
+            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=bool()) as right]
+        ):
+            return _call(TRUTH, _call(IDENTICAL, left, right, ast.Constant(isinstance(kind, ast.Is))))
         case ast.Compare() | ast.Constant():
             return test
     return _call(TRUTH, test)

@@ -7,6 +7,7 @@ torch's error. The last two strategies may assume what holds for the example inp
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import itertools
 import linecache
@@ -16,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch._guards import detect_fake_mode
@@ -72,6 +74,16 @@ class Assumption:
         return f"{self.condition} (at {self.source})" if self.source else self.condition
 
 
+@contextlib.contextmanager
+def _graphs_unprinted() -> Iterator[None]:
+    """Within, torch prints no graph of a capture that fails: the error says what did, and another capture may follow.
+
+    NOTE: it prints hundreds of lines on the standard error stream (2.13), which goes by no log level.
+    """
+    with patch.object(importlib.import_module("torch.export._trace"), "print", lambda *_, **__: None, create=True):
+        yield
+
+
 def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
     @threads_told()
     def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], form: Any) -> Any:
@@ -82,6 +94,7 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
                 assigned_buffers(),
                 _fake_constants_returned(),
                 contextlib.nullcontext() if strict else code_unwritten(),
+                _graphs_unprinted(),
             ):
                 program = torch.export.export(module, args, kwargs=kwargs or None, dynamic_shapes=form, strict=strict)
             if strict:

@@ -1,12 +1,13 @@
 """What a model makes longer at some sizes only (`if n % 2: x = F.pad(x, (0, 1))`), and is the tensor itself at others.
 
-Arrives: a node of a captured program. Leaves: what it pads or joins something to, or crops and copies, and sizes at
-which eager does not; nothing where it always does. A capture pads by nothing there (`capture/taken_pads.py`), joins
-what has no elements or copies all of it (`capture/chosen_parts.py`), which is a copy.
+Arrives: a node of a captured program. Leaves: what it pads, resizes or joins something to, or crops and copies, and
+sizes at which eager does not; nothing where it always does. A capture pads by nothing there (`capture/taken_pads.py`),
+joins what has no elements or copies all of it (`capture/chosen_parts.py`, `capture/taken_resizes.py`), which is a copy.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 
 from batch_export.exporter.capture import every_size
 from batch_export.exporter.capture.taken_pads import IN_ORDER, TAKEN
+from batch_export.exporter.capture.taken_resizes import RESIZED
 from batch_export.exporter.graph.sizes import expression
 
 _PADS = frozenset({torch.ops.aten.pad.default, torch.ops.aten.constant_pad_nd.default})
@@ -27,6 +29,8 @@ _LARGEST = 2**16
 
 def lengthened(node: torch.fx.Node) -> torch.fx.Node | None:
     """What a node makes longer at the sizes at which the model asks for that, or crops; None for any other node."""
+    if (resized := _resized(node)) is not None:
+        return resized
     place = _place(node)
     if place is None or node.target not in (*_PADS, _CAT, *_COPIES):
         return None
@@ -68,13 +72,23 @@ def _place(node: torch.fx.Node) -> int | None:
     return place
 
 
+def _resized(node: torch.fx.Node) -> torch.fx.Node | None:
+    """What a node resizes where it has other sizes; None for any other node."""
+    chosen = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(chosen, torch.fx.Node) or RESIZED not in (chosen.meta.get("custom") or {}):
+        return None
+    operands: Any = chosen.args[3]
+    found: torch.fx.Node = operands[0]
+    return found
+
+
 def _is_cut(node: torch.fx.Node) -> bool:
     return node.target == torch.ops.aten.slice.Tensor and _place(node) is not None
 
 
 def _lengths(node: torch.fx.Node) -> list[Any]:
     """By how much the node makes it longer, or shorter."""
-    if node.target in _COPIES:
+    if node.target in _COPIES or _resized(node) is not None:
         whole: Any = lengthened(node)
         return [of - kept for of, kept in zip(whole.meta["val"].shape, node.meta["val"].shape, strict=True)]
     if node.target != _CAT:
