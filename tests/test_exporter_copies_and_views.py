@@ -117,6 +117,33 @@ def test_a_copy_that_is_a_view_of_one_row_is_refused_where_it_matters(copy: str)
         torch.testing.assert_close(list(program(x)), list(forward(x)))
 
 
+OF_EXPANDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "reshape": lambda y: y[:, None].expand(-1, 2, -1).reshape(2 * y.shape[0], 4),
+    "flatten": lambda y: y[:, None].expand(-1, 2, -1).flatten(0, 1),
+    "of a row": lambda y: y.sum(0, keepdim=True).expand(y.shape[0], -1).reshape(-1, 2),
+    "of a column": lambda y: torch.arange(y.shape[0])[None].expand(3, -1).reshape(-1),
+}
+
+
+@pytest.mark.parametrize("copy", OF_EXPANDED)
+def test_a_part_of_an_expanded_tensor_that_is_one_with_others_at_some_size_is_refused(copy: str) -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        h = OF_EXPANDED[copy](x * 1)
+        h[0] = 5
+        return h
+
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        return OF_EXPANDED[copy](x * 1).mul_(2)
+
+    x = torch.randn(3, 4)
+    if copy != "of a row":  # two rows of which are one at no size alone
+        with pytest.raises(TranslationError, match=r"size of 1; several of its elements.*copies_and_views.*clone\(\)"):
+            export(Calls(forward), (x,), dynamic_shapes=(({0: "n"},),))
+    export_and_compare(Calls(whole), (x,), (torch.randn(5, 4),), dynamic_shapes=(({0: "n"},),))
+    free = (({0: torch.export.Dim("n", min=2)},),)
+    export_and_compare(Calls(forward), (x,), (torch.randn(5, 4),), dynamic_shapes=free)
+
+
 def test_a_copy_that_is_a_view_of_one_row_is_taken_where_nothing_reads_the_other() -> None:
     def forward(x: torch.Tensor) -> torch.Tensor:
         h = (x * 1).t().contiguous()
@@ -413,7 +440,7 @@ def test_a_size_at_which_there_is_no_such_tensor_is_no_reason() -> None:
     """torch's remainders hold that what they are of is not below 0, as segments of a length that is too short are."""
     length = sympy.Symbol("length", integer=True)
     sizes = [2, Mod(length - 8, 4)]
-    assert not _is_in_order_at(sizes, [length, 1], {length: 1}, spaced=False)
+    assert not _is_in_order_at(sizes, [length, 1], {length: 1})
 
 
 def _of_its_own_kind(part: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., tuple[torch.Tensor, ...]]:

@@ -277,7 +277,18 @@ class OfItsOwn(torch.nn.Module):
         return q.sum(1) * 2 if (q.shape[1] > self.__least) is True else q.sum(1) + k.sum(1)
 
 
-_BY_IDENTITY = [by_identity, large_by_identity, both_by_identity, handed_on, by_lambda, OfItsOwn()]
+def small_by_identity(q: Tensor, k: Tensor) -> Tensor:
+    """Python keeps one object of each small number."""
+    count = q.shape[1]
+    return q.sum(1) if count is 3 else k.sum(1) * 2  # noqa: F632
+
+
+def among_answers(q: Tensor, k: Tensor) -> Tensor:
+    flag = True in [q.shape[1] == 65, q.shape[1] == 3]
+    return q.sum(1) + k.sum(1) * 0 + flag
+
+
+_BY_IDENTITY = [by_identity, large_by_identity, both_by_identity, handed_on, by_lambda, OfItsOwn(), small_by_identity]
 
 
 @pytest.mark.parametrize("example", [(3, 5), pytest.param((4, 4), marks=pytest.mark.ops)])
@@ -309,7 +320,7 @@ def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
     return _pick(q.shape[1] > 3, q).sum(1) + k.sum(1)
 
 
-@pytest.mark.parametrize("function", [by_match, by_a_lambda_of_the_file], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("function", [by_match, by_a_lambda_of_the_file, among_answers], ids=lambda one: one.__name__)
 def test_or_the_line_is_told(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     with pytest.raises((CaptureError, DynamicShapeError), match=r"test_exporter_equal_sizes.py:\d+"):
         export(function, tensors(4, 5), dynamic_shapes=AXES)

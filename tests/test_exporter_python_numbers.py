@@ -104,6 +104,37 @@ def test_free_sizes_are_rounded_to_tens(function: Callable[[Tensor], Any]) -> No
     export_and_compare(Called(function), (torch.randn(4, 3) * 5,), *others, dynamic_shapes=ROWS)
 
 
+def asked_of_fractions(x: Tensor) -> Any:
+    n = x.shape[0]
+    return x + (n / 7).is_integer(), x[: n if (n / 7).is_integer() is True else 1] * 2
+
+
+def compared_answers(x: Tensor) -> Any:
+    n, first = x.shape[0], x[:1]
+    made = first * 2 if (n > 6) == True else first  # noqa: E712
+    return made + ((n > 3) != (n % 2 == 0)), first + ((n == 5) == (n > 3)), first - ((n > 6) == 1)
+
+
+@pytest.mark.parametrize("function", [asked_of_fractions, compared_answers])
+def test_answers_about_free_sizes_are_those_of_every_size(function: Callable[[Tensor], Any]) -> None:
+    others = [(torch.randn(length, 3),) for length in (1, 2, 3, 5, 6, 7, 14, 15)]
+    export_and_compare(Called(function), (torch.randn(4, 3),), *others, dynamic_shapes=ROWS)
+
+
+def by_a_ratio(x: Tensor) -> Any:
+    return x + ((x.shape[0] / 7).as_integer_ratio()[1] == 1)
+
+
+def by_text(x: Tensor) -> Any:
+    return x + (str(x.shape[0] / 7)[-2:] == ".0")
+
+
+@pytest.mark.parametrize("function", [by_a_ratio, by_text])
+def test_what_is_otherwise_where_a_fraction_is_whole_is_refused(function: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(DynamicShapeError, match=r"n / 7.*test_exporter_python_numbers\.py:\d+"):
+        export(Called(function), (torch.randn(5, 3),), dynamic_shapes=ROWS)
+
+
 def test_whole_numbers_of_data_are_rounded_to_tens() -> None:
     def rounded(x: Tensor) -> Any:
         numbers = round(int(x), -1), round(x.item(), -2), round(x.item(), 1), round(int(x / 2), -1)

@@ -54,6 +54,32 @@ def test_text_of_a_size_that_decides_is_refused_with_its_line(name: str) -> None
         export(Calling(OF_SIZES[name]).eval(), (torch.rand(3, 4),), dynamic_shapes=({0: "n"},))
 
 
+class Named(torch.nn.Module):
+    """Has something of a name that is made of sizes, at sizes that no example has."""
+
+    def __init__(self, own: Callable[[Named, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.table = torch.nn.ParameterDict({"k12": torch.nn.Parameter(torch.tensor(3.0))})
+        self.w37 = 2.0
+        self.own = own
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.own(self, x)
+
+
+BY_NAME: dict[str, Callable[[Named, torch.Tensor], torch.Tensor]] = {
+    "a key": lambda model, x: x * (model.table[key] if (key := f"k{x.shape[0]}") in model.table else 1.0),
+    "an attribute": lambda model, x: x * getattr(model, f"w{x.shape[0]}", 1.0),
+    "of two sizes": lambda model, x: x * (2.0 if f"{x.shape[0]}x{x.shape[1]}" == "13x12" else 1.0),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_text_of_a_size_that_is_a_name_of_the_models_is_refused_with_its_line(name: str) -> None:
+    with pytest.raises(DynamicShapeError, match=r"makes text of a size.*test_exporter_texts\.py:\d+"):
+        export(Named(BY_NAME[name]).eval(), (torch.rand(3, 4),), dynamic_shapes=({0: "n", 1: "m"},))
+
+
 def test_an_axis_left_to_the_exporter_is_fixed_by_text_of_its_size() -> None:
     model = Calling(OF_SIZES["length of str"])
     program = export_and_compare(model, (torch.rand(3, 4),), dynamic_shapes=({0: Dim.AUTO},))

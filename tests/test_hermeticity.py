@@ -143,6 +143,7 @@ EVERY = {
     "anew",
 }
 """Models that went through all variables, or may have."""
+# `child` starts another Python, which looks for modules by itself: what is installed, or comes into a root, is its.
 EVERY_MODEL = {name.removeprefix("mine/").removesuffix(".py") for name in SOURCES} - {"constants"} | {"package"}
 DATA = {"data.txt": "1", "folder/a/b.w": "1", "weights.bin": "1", "shards/1": "", "outside/w.bin": "1"}
 DATA |= {"w\udcff.bin": "1", "odd/\udcff": "1", "spaced/deep/part.py": "NUMBER = 1\n"}
@@ -336,7 +337,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "outside": ({"outside", "library"}, "outside/w.bin has changed", _outside),
     "missing": ({"missing"}, "file missing.txt is new", lambda p: p.write("missing.txt", "here")),
     "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
-    "plugin": ({"plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
+    "plugin": ({"child", "plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
     "listing": ({"listing"}, "folder shards/ has changed", lambda p: p.write("shards/2", "")),
     "listing by a library": (
         {"resources"},
@@ -344,13 +345,17 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.write("kept_data/2", ""),
     ),
     "in place of a package": (
-        {"shadow"},
+        {"child", "shadow"},
         "libinner: no module -> module libinner.py",
         lambda p: p.write("libinner.py", "NUMBER = 2\n"),
     ),
     "folder": ({"folder"}, "", lambda p: p.write("folder/a/c.w", "new")),
     "weights": ({"weights"}, "file weights.bin has changed", lambda p: p.write("weights.bin", "2")),
-    "package": ({"package", "plugins"}, "package libfoo: 1.0 -> 2.0", lambda p: install(p.packages, "libfoo", "2.0")),
+    "package": (
+        {"child", "package", "plugins"},
+        "package libfoo: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libfoo", "2.0"),
+    ),
     "path install": ({"imports"}, "package libbar: 1.0 ", _installed_again_from_its_path),
     "edited by hand": (
         {"imports"},
@@ -362,7 +367,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "package libbare: content ",
         lambda p: p.write("venv/site-packages/libbare/__init__.py", "NUMBER = 22\n"),
     ),
-    "version": ({"version", "plugins"}, "package libver: 1.0 -> 2.0", lambda p: install(p.packages, "libver", "2.0")),
+    "version": (
+        {"child", "version", "plugins"},
+        "package libver: 1.0 -> 2.0",
+        lambda p: install(p.packages, "libver", "2.0"),
+    ),
     "of a process": (
         {"child", "plugins"},
         "package libsub: 1.0 -> 2.0",
@@ -374,7 +383,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: install(p.packages, "libone", "2.0"),
     ),
     "data of a package": (
-        {"data_of", "generated", "plugins"},
+        {"child", "data_of", "generated", "plugins"},
         "package libattr: 1.0 -> 2.0",
         lambda p: install(p.packages, "libattr", "2.0"),
     ),
@@ -389,7 +398,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: install(p.packages, "libnone", "1.0", build="2"),
     ),
     "a package of data": (
-        {"data_only", "plugins"},
+        {"child", "data_only", "plugins"},
         "package libdata: 1.0 -> 2.0",
         lambda p: install(p.packages, "libdata", "2.0"),
     ),
@@ -405,21 +414,21 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.write("fetched.w", "2"),
     ),
     "in place of what is only found": (
-        {"found"},
+        {"child", "found"},
         "libmaybe: no module -> module libmaybe.py",
         lambda p: p.write("libmaybe.py", ""),
     ),
     "no more in its place": (
-        {"found"},
+        {"child", "found"},
         "libmaybe.py: file 0 -> absent",
         lambda p: (p.root / "libmaybe.py").unlink(),
     ),
     "a new version of what is only found": (
-        {"plugins"},
+        {"child", "plugins"},
         "",
         lambda p: install(p.packages, "libmaybe", "2.0"),
     ),
-    "uninstalled": ({"found", "plugins"}, "package libmaybe: __init__.py -> absent", _uninstalled),
+    "uninstalled": ({"child", "found", "plugins"}, "package libmaybe: __init__.py -> absent", _uninstalled),
     "a folder more of a namespace": (
         {"discovered"},
         "package libspace: ",
@@ -430,7 +439,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         "libspace/ has changed",
         lambda p: p.write("venv/site-packages/libspace/two.py", ""),
     ),
-    "newly installed": ({"optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
+    "newly installed": ({"child", "optional", "plugins"}, "package libnew: absent -> content ", _newly_installed),
     "variable": (
         {"variable", *EVERY},
         f"environment variable {VARIABLE} has another value",
@@ -520,7 +529,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.monkeypatch.setenv("LIBHUB_CACHE", str(p.root.parent / "outside")),
     ),
     "folder's name": (
-        {"where", "here"},
+        {"child", "plugins", "where", "here"},
         "the current folder, whose name was asked for, is another one",
         _moved,
     ),

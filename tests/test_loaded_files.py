@@ -784,7 +784,9 @@ def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> Non
     assert names.of(roots[1] / "module.py") == "module.py"
     assert names.of(roots[0] / "data.txt") == "data.txt"
     assert names.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
-    assert names.of_project(roots[0] / "data.txt") is None
+    assert names.of_project(roots[0] / "data.txt") == "beside//module//../../here/data.txt"
+    (tmp_path / "setup.py").unlink()
+    assert names.of_project(roots[0] / "data.txt") is None  # what lies beside a project is none of it
     assert names.of_project(roots[1] / "data.txt") is None
     assert names.of_project(roots[1].parent / "setup.py") == "beside//module//../setup.py"
     assert names.of_asked_near(str(roots[1] / "../w.txt")) == "beside//module//../w.txt"
@@ -797,7 +799,15 @@ def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> Non
     assert above.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
     beneath = Names((roots[1].parent, roots[1]), ())
     beneath.find_by([str(roots[1] / "module.py")])
-    assert beneath.of_project(roots[1].parent / "w.txt") is None
+    assert beneath.of_project(roots[1].parent / "w.txt") == "beside//module//../w.txt"
+    placed = Names((roots[0], roots[1], roots[2]), ())
+    placed.find_by([str(roots[1] / "module.py")])
+    found = [placed.of(roots[2] / "data.txt"), placed.of_project(roots[2] / "data.txt")]
+    assert found == [str(roots[2] / "data.txt"), "root//2//data.txt"]
+    assert placed.of_project(roots[2], f"{os.sep}") == f"root//2//.{os.sep}"
+    assert placed.of_asked_near(str(roots[2] / "no")) == "root//2//no"
+    assert first_of("root//2//data.txt", (roots[0], roots[2], roots[1])) == roots[1] / "data.txt"
+    assert first_of("root//3//data.txt", roots) is None
     for first, second in ((roots[1], roots[2]), (roots[2], roots[1])):
         path = (roots[0], first, second)
         assert first_of("beside//module//data.txt", path) == first / "data.txt"

@@ -57,9 +57,19 @@ class AskedDistributions:
         modules = map(distributions.FORM.__add__, self._there())
         return {name: distributions.state(name) for name in {*self._asked, *modules}}
 
+    @property
+    def asked_for_all(self) -> bool:
+        """Whether metadata of all distributions was looked for, wherever it may be."""
+        return distributions.ALL in self._asked
+
     def tops(self) -> set[str]:
         """Returns the top-level names of the modules that were looked for and not imported."""
         return {name.partition(".")[0] for name in self._sought if name not in sys.modules}
+
+    def local_files(self) -> set[str]:
+        """Returns the files of local modules that were looked for and not imported."""
+        found = (distributions.file_of(name) for name in self._sought if name not in sys.modules)
+        return {file for file in found if file is not None}
 
     def _there(self) -> set[str]:
         return {name for name in self._sought if name not in sys.modules and distributions.is_there(name)}

@@ -76,17 +76,21 @@ class Evidence:
         targets = [cell.model.target]
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)
-        sources = self._files.sources(self._distributions.folders, failed=failed)
+        sought = self._distributions.tops()
+        found = self._distributions.local_files()
+        self._files.goes_by_path |= self._distributions.asked_for_all
+        sources = self._files.sources(self._distributions.folders, found, failed=failed)
         asked = self._files.asked(failed=failed)
         missing = self._files.missing.tops
         packages = self._packages.packages(
-            targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages
+            targets, {*cell.model.requires, *missing}, self._files.modules(), self._files.of_packages, sought
         )
         shared = {f"{distributions.WITHOUT_METADATA}{name}" for name in self._files.missing.shared}
         absent = {name: distributions.state(name) for name in shared}
-        started = {name: distributions.state(name) for name in start_up.NAMES}
+        all_of_them = (distributions.ALL,) if self._files.has_started_python else ()
+        started = {name: distributions.state(name) for name in (*start_up.NAMES, *all_of_them)}
         packages = tuple(sorted({**dict(packages), **self._distributions.states(), **absent, **started}.items()))
-        imported = self._packages.tops(self._files.modules()) | self._distributions.tops()
+        imported = self._packages.tops(self._files.modules()) | sought
         tops = (*start_up.MODULES, *sorted(imported))
         all_of_model = imported | {name.partition(".")[0] for name in self._files.modules()} - {PACKAGE.name}
         modules = ModuleStates(self._roots)

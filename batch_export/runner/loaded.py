@@ -35,11 +35,23 @@ from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
 from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, forget_since
+from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
 from batch_export.sources.file_digests import LEFT_BEHIND_SUFFIXES, content_digest
 from batch_export.sources.module_forms import ModuleStates, module_of
-from batch_export.sources.recorded import CHANGED, METADATA_OF, PASSING, UNREADABLE, listing_digest, metadata_digest
+from batch_export.sources.recorded import (
+    CHANGED,
+    METADATA_OF,
+    MODULES_OF,
+    PASSING,
+    PATH,
+    UNREADABLE,
+    in_root,
+    listing_digest,
+    metadata_digest,
+    modules_digest,
+)
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
@@ -91,6 +103,10 @@ class LoadedFiles:
         self._of_packages = OpenedOfPackages()
         self.of_packages: frozenset[str] = frozenset()
         """Files of installed packages that other processes opened, and data that this one did, as told by `sources`."""
+        self.goes_by_path = False
+        """Whether it counts of what folders and archives the path is made."""
+        self.has_started_python = False
+        """Whether another process executed Python, which looks for modules by itself."""
         self.unseen = ""
         """Why files may be missed that Python does not open itself; empty when none is."""
         self.changed: list[str] = []
@@ -165,7 +181,9 @@ class LoadedFiles:
             and relative_name(Path(file), self._roots) is not None
         }
 
-    def sources(self, searched: Collection[str] = (), *, failed: bool = False) -> tuple[tuple[str, Digest], ...]:
+    def sources(
+        self, searched: Collection[str] = (), sought: Collection[str] = (), *, failed: bool = False
+    ) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
         A file that is not there counts as such, if it was looked for in a root, or anywhere by a step that failed; what
@@ -173,6 +191,7 @@ class LoadedFiles:
 
         Args:
             searched: folders in which the metadata of distributions was looked for.
+            sought: files of local modules that were looked for and not imported.
             failed: whether the step failed, which a file that is there by then may mend.
         """
         opened = self._opened_last = self._opened()
@@ -180,7 +199,8 @@ class LoadedFiles:
         found: dict[str, Digest] = {}
         folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
         modules = _module_files()
-        homes = ((*folders(os.path.dirname(name)), os.path.basename(name)) for name in modules - self._installed)
+        located = {*modules, *sought} - self._installed
+        homes = ((*folders(os.path.dirname(name)), os.path.basename(name)) for name in located)
         self._names.find_by(os.path.join(real, file) for real, installed, file in homes if not installed)
         data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
         self.of_packages |= data
@@ -211,7 +231,18 @@ class LoadedFiles:
                 found |= dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
                 self._used.add(str(path))
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
+        self.goes_by_path |= self.has_started_python or self._uses_path(modules)
+        if self.goes_by_path:
+            self._sources[PATH] = path_shape.shape(self._roots)
+        for place, root in enumerate(self._roots if self.has_started_python else ()):
+            self._sources[in_root(place, f".{os.sep}{MODULES_OF}")] = modules_digest(root)
         return tuple(sorted(self._sources.items()))
+
+    def _uses_path(self, modules: Collection[str]) -> bool:
+        """Whether folders of the path were listed, or modules are of an archive on it."""
+        begun = tuple(f"{archive}{os.sep}" for archive in path_shape.archives())
+        is_listed = any(Path(os.path.realpath(name)) in self._roots[1:] for name in self._looked_into)
+        return is_listed or any(name.startswith(begun) for name in modules)
 
     def asked(self, *, failed: bool = False) -> tuple[tuple[str, str], ...]:
         """Returns what was asked about in the roots, without its content mattering; to be called after `sources`.
@@ -300,6 +331,7 @@ class LoadedFiles:
             self.of_packages = frozenset(told.of_packages)
             self._asked = {(path, how): state for path, how, state in told.asked}
             self._sought = told.sought
+            self.has_started_python = any(process != os.getpid() for process in told.interpreters)
             self._listed |= self._listed_elsewhere(told)
             return told.files
         self.of_packages = frozenset()

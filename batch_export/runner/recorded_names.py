@@ -18,7 +18,7 @@ from batch_export.sources.closure import PACKAGE, is_installed, relative_name
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, is_side_file
 from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.places import models_dir
-from batch_export.sources.recorded import beside, first_of, is_first, is_of_modules
+from batch_export.sources.recorded import beside, first_of, in_root, is_first, is_of_modules
 
 _OWN = str(PACKAGE) + os.sep
 _OF_PROJECTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
@@ -199,8 +199,8 @@ class Names:
         return relative if is_found_by_name else str(path)
 
     def of_project(self, path: Path, ending: str = "") -> str | None:
-        """The further name of what lies near a later root with modules (`parents[1] / "weights"`), or of a module in it
-        that is not found by its name there; None of others.
+        """The further name of what lies near a later root with modules (`parents[1] / "weights"`), of a module in it
+        that is not found by its name there, or of what lies in one without modules; None of others.
 
         Args:
             path: of a file or a folder.
@@ -212,10 +212,20 @@ class Names:
             return None if is_found else beside(self._modules[within], os.path.relpath(path, within))
         for home, module in sorted(self._modules.items()):
             area = next((one for one in _areas(home) if path.is_relative_to(one)), None)
-            if area is None or (within in self._roots[:1] and self._roots[0].is_relative_to(area)):
+            if area is None or (within is not None and _holds_others(area, home, within)):
                 continue
             return beside(module, os.path.relpath(path, home) + ending)
-        return None
+        return self._by_place(path, within, ending)
+
+    def _by_place(self, path: Path, root: Path | None, ending: str) -> str | None:
+        """The name of what lies in a later root without modules, by the root's place; None of others."""
+        if root not in self._later():
+            return None
+        return in_root(self._roots.index(root), os.path.relpath(path, root) + ending)
+
+    def _later(self) -> tuple[Path, ...]:
+        """The later roots in which no module was found; our own is none."""
+        return tuple(root for root in self._roots[1:] if root not in self._modules and root != PACKAGE.parent)
 
     def of_asked_near(self, name: str, *, is_data: bool = False) -> str | None:
         """The further name of what was asked about near a later root with modules; None of others.
@@ -235,7 +245,8 @@ class Names:
         return None if is_installed(Path(path)) else self.of_project(Path(path))
 
     def _near(self) -> tuple[str, ...]:
-        return tuple(f"{area}{os.sep}" for home in self._modules for area in _areas(home))
+        areas = (area for home in self._modules for area in _areas(home))
+        return tuple(f"{area}{os.sep}" for area in (*areas, *self._later()))
 
     def _beside(self, path: Path, relative: str) -> str | None:
         """The name of what is no module and lies in a later root: by a module that was imported from there."""
@@ -256,6 +267,12 @@ def _areas(root: Path) -> tuple[Path, ...]:
     above = [one for one in root.parents if len(one.parts) > 1]
     project = next((one for one in above if any((one / name).exists() for name in _OF_PROJECTS)), None)
     return (*above[:2], *([project] if project else []))
+
+
+def _holds_others(area: Path, root: Path, other: Path) -> bool:
+    """Whether a folder above a root has other projects in it, such as that of another root."""
+    is_of_project = area in (root.parent, other) or any((area / name).exists() for name in _OF_PROJECTS)
+    return not is_of_project and other.is_relative_to(area)
 
 
 def _ways_up(path: str) -> Iterator[tuple[str, str]]:

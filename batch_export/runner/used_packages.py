@@ -15,7 +15,7 @@ from pathlib import Path
 from batch_export.runner.loaded import file_of
 from batch_export.runner.preload import CORE, TORCH
 from batch_export.runner.preloaded import Preloaded, owners_of
-from batch_export.sources import distributions, start_up
+from batch_export.sources import distributions, editable_maps, start_up
 from batch_export.sources.closure import is_installed
 from batch_export.sources.import_names import ImportNames
 from batch_export.sources.module_forms import module_of
@@ -53,6 +53,7 @@ class UsedPackages:
         requires: Collection[str],
         local: Mapping[str, str],
         elsewhere: Collection[str] = (),
+        sought: Collection[str] = (),
     ) -> tuple[tuple[str, str], ...]:
         """Returns names and states of the distributions that count, sorted by name.
 
@@ -61,6 +62,7 @@ class UsedPackages:
             requires: what the model's config says that it needs.
             local: the local modules, name -> file.
             elsewhere: files of packages that processes opened which this one started.
+            sought: top-level modules and packages that were looked for and not imported.
         """
         named = {resolve_target(target)[0].partition(".")[0] for target in targets} | set(requires)
         for module, file in local.items():
@@ -77,7 +79,8 @@ class UsedPackages:
             name: distributions.state(name) for name in {*found, *map(distributions.FORM.__add__, self._within())}
         }
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
-        if any(map(_is_found_by_others, {name.partition(".")[0] for name in (*local, *self._counted)})):
+        is_found_so = any(map(_is_found_by_others, {name.partition(".")[0] for name in (*local, *self._counted)}))
+        if is_found_so or any(map(editable_maps.place_of, sought)):
             states |= {name: distributions.state(name) for name in map(_module, _editable_finders())}
         return tuple(sorted(states.items()))
 
@@ -150,6 +153,6 @@ def _is_absent(top: str) -> bool:
     if top in sys.modules or top in sys.stdlib_module_names:
         return False
     try:
-        return PathFinder.find_spec(top) is None
+        return PathFinder.find_spec(top) is None and editable_maps.place_of(top) is None
     except (ImportError, ValueError, AttributeError):
         return True

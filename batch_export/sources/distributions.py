@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from batch_export.digest import digest_value
-from batch_export.sources import start_up
+from batch_export.sources import editable_maps, start_up
 from batch_export.sources.closure import is_installed
 from batch_export.sources.file_digests import file_digest, files_digest, folder_digest, record_digest
 from batch_export.sources.search_path import search_path
@@ -372,13 +372,33 @@ def is_there(module: str) -> bool:
     return spec is not None and (spec.origin is None or is_installed(spec.origin))
 
 
+def file_of(module: str) -> str | None:
+    """Returns the file of a module that an import would find in no installed package; None where there is none."""
+    spec = None if module.partition(".")[0] in sys.stdlib_module_names else _found(module)
+    origin = spec.origin if spec is not None else None
+    return origin if origin and os.path.isfile(origin) and not is_installed(origin) else None
+
+
 def _found(module: str) -> ModuleSpec | None:
     """Where an import would find a module, of which nothing is imported."""
     places: Sequence[str] = search_path()
     spec = None
     for name in module.split("."):
         spec = PathFinder.find_spec(name, places)
+        if spec is None and name == module.partition(".")[0]:
+            spec = _editable(name)
         if spec is None:
             return None
         places = list(spec.submodule_search_locations or ())
     return spec
+
+
+def _editable(top: str) -> ModuleSpec | None:
+    """Where the finder of an editable install has a module or package."""
+    place = editable_maps.place_of(top)
+    if place is None:
+        return None
+    is_package = os.path.isdir(place)
+    return PathFinder.find_spec(
+        os.path.basename(place if is_package else os.path.splitext(place)[0]), [os.path.dirname(place)]
+    )

@@ -37,6 +37,11 @@ def is_of_module(state: str) -> bool:
     return state == NOTHING or state.startswith(_FOUND)
 
 
+def is_found(state: str) -> bool:
+    """Whether that says that there is a module."""
+    return state.startswith(_FOUND)
+
+
 class ModuleStates:
     """Tells what imports take at one moment: each folder is looked at once.
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
-from batch_export.sources import distributions, pythons_variables, start_up
+from batch_export.sources import distributions, path_shape, pythons_variables, start_up
 from batch_export.sources.asked import ABSENT, state_now
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, content_digest, is_side_file
-from batch_export.sources.module_forms import ModuleStates, is_of_module
+from batch_export.sources.module_forms import ModuleStates, is_found, is_of_module
 from batch_export.sources.name_texts import name_of
 from batch_export.sources.places import ZOO_PACKAGE, models_dir
 
@@ -33,6 +33,12 @@ METADATA_OF = f"*.dist-info{os.sep}"
 BESIDE = "beside//"
 """Begins the name of what lies in a later root, which is found by a module there: `beside//package/sop//data/w.txt`."""
 _IN_ITS_ROOT = "//"
+IN_ROOT = "root//"
+"""Begins the name of what lies in a later root in which no module was found: `root//2//assets/w.txt`, by its place."""
+PATH = "PYTHONPATH//"
+"""The name under which is recorded what the path itself is made of, see `path_shape.py`."""
+MODULES_OF = f"*.py{os.sep}"
+"""Ends the name of a folder, after its separator, of which only the modules count that an import finds there."""
 
 ALL_VARIABLES = "*"
 """The name under which the whole environment is recorded, for a model that went through all of it."""
@@ -78,7 +84,9 @@ def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterato
     """
     for name, digest in result.sources:
         now = current_digest(name_of(name), roots, store)
-        if now != digest:
+        if now != digest and name == PATH:
+            yield "the folders or archives on PYTHONPATH are others"
+        elif now != digest:
             yield f"{'folder' if name.endswith(os.sep) else 'file'} {_shown(name)} {_told(digest, now)}"
     modules = ModuleStates(roots)
     for name, state in result.asked:
@@ -106,7 +114,20 @@ def beside(module: str, name: str) -> str:
     return f"{BESIDE}{module}{_IN_ITS_ROOT}{name}"
 
 
+def in_root(place: int, name: str) -> str:
+    """Returns the name of what lies in a root that is known by its place among them.
+
+    Args:
+        place: of the root.
+        name: relative to that root.
+    """
+    return f"{IN_ROOT}{place}{_IN_ITS_ROOT}{name}"
+
+
 def _shown(name: str) -> str:
+    if name.startswith(IN_ROOT):
+        place, _, own = name.removeprefix(IN_ROOT).partition(_IN_ITS_ROOT)
+        return f"{own} in root {place} of the path"
     if not name.startswith(BESIDE):
         return name
     module, _, own = name.removeprefix(BESIDE).partition(_IN_ITS_ROOT)
@@ -166,12 +187,16 @@ def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> D
 
 def current_digest(name: str, roots: Sequence[Path], store: Path) -> str:
     """Returns the present digest of a file, of a folder's listing (a separator ends the name), or of its metadata."""
-    path = first_of(name.removesuffix(METADATA_OF), roots)
+    if name == PATH:
+        return path_shape.shape(roots)
+    path = first_of(name.removesuffix(METADATA_OF).removesuffix(MODULES_OF), roots)
     if path is None:
         return ABSENT
     try:
         if name.endswith(METADATA_OF):
             return metadata_digest(path)
+        if name.endswith(MODULES_OF):
+            return modules_digest(path)
         return listing_digest(path, (store,)) if name.endswith(os.sep) else content_digest(path)
     except OSError:
         return UNREADABLE
@@ -196,6 +221,10 @@ def _candidates(name: str, roots: Sequence[Path]) -> list[str]:
         return [os.path.join(models_dir(), name.removeprefix(ZOO_PACKAGE + "/"))]
     if os.path.isabs(name):
         return [name]
+    if name.startswith(IN_ROOT):
+        place, _, own = name.removeprefix(IN_ROOT).partition(_IN_ITS_ROOT)
+        known = [root for root in roots if len(root.parts) > 1]
+        return [os.path.join(root, own) for root in known[int(place) : int(place) + 1]]
     if name.startswith(BESIDE):
         module, _, own = name.removeprefix(BESIDE).partition(_IN_ITS_ROOT)
         home = ModuleStates(roots).home(module)
@@ -257,3 +286,10 @@ def _form(entry: os.DirEntry[str]) -> tuple[bool | str, bool]:
 def metadata_digest(folder: Path) -> Digest:
     """Returns the digest of the names of the distributions whose metadata is in a folder."""
     return digest_value(sorted(name for name in os.listdir(folder) if name.endswith(distributions.METADATA_SUFFIXES)))
+
+
+def modules_digest(folder: Path) -> Digest:
+    """Returns the digest of the names of the modules and packages that an import finds in a folder."""
+    states = ModuleStates([folder])
+    names = {os.path.splitext(name)[0].partition(".")[0] for name in os.listdir(folder)}
+    return digest_value(sorted(state for name in names if is_found(state := states.of(name))))

@@ -136,6 +136,7 @@ def _judged(
     if guard.reason:
         digits = ((point, trials.at(point)) for point in guard_points.of_each_digit(points))
         made += [(point, trial) for point, trial in digits if trial is not None]
+        made += trials.at_named()
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
         likely = guard_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)

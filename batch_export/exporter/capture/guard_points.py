@@ -41,6 +41,8 @@ _EVERY = 4000
 _PAIRED = 32
 """How many of the sizes that a condition names are tried where it has two axes."""
 _FAR = (2, 5)
+_WHOLE = 3
+"""How many sizes are tried at which a fraction is whole."""
 _EMPTY = 3
 """How many sizes without elements are tried."""
 _FURTHER = (2, 5, 20, 100)
@@ -308,6 +310,19 @@ def far_of(expression: object) -> Sequence[int]:
     does with it: it may be a limit that much larger sizes reach first.
     """
     return _FURTHER if fixes_number(expression) else _FAR
+
+
+def whole(points: Sequence[Point], expression: object) -> list[Point]:
+    """Those of many sizes at which a fraction that a guard takes for a constant is a whole number, a few of them.
+
+    What a model asks of a fraction (`(n / 7).is_integer()`, `int(n / 7) == n / 7`) is answered otherwise there alone.
+    """
+    if not isinstance(expression, sympy.Eq) or not any(isinstance(side, sympy.Float) for side in expression.args):
+        return []
+    numbers = {int(one) for one in expression.atoms(sympy.Integer)} - {-1, 0, 1}
+    return [one for one in points if any(size and size % number == 0 for size in one.values() for number in numbers)][
+        :_WHOLE
+    ]
 
 
 def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far: Sequence[int] = _FAR) -> list[Point]:

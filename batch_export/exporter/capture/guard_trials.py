@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture import guard_points, named_in_texts
 from batch_export.exporter.capture.assertions import without_assertions
 from batch_export.exporter.capture.fake_runs import fake_run
 from batch_export.exporter.capture.guard_points import Point
@@ -95,6 +95,7 @@ class Trials:
         self._takes: dict[bool, bool] = {}
         self._unmade = UnmadeRuns(module, self.resizing)
         self._apart: float | None = None
+        self._named: list[Point] | None = None
         self._wide: dict[tuple[tuple[str, int], ...], bool] = {}
         self._usual: dict[int, bool] = {}
         self._costs = TrialCosts()
@@ -331,7 +332,8 @@ class Trials:
         """
         known = [point for point in points if self._key(point) in self._known]
         far = guard_points.far_of(expression)
-        chosen = [*guard_points.choose(points, self.resizing.example, _TRIED, far), *known]
+        several = guard_points.choose(points, self.resizing.example, _TRIED, far)
+        chosen = [*several, *guard_points.whole(points, expression), *known]
         found: list[tuple[Point, Trial]] = []
         failing = math.inf
         for point in chosen:
@@ -374,6 +376,17 @@ class Trials:
         points = [{names[text]: size for text, size in one.items() if text in names} for one in sizes]
         trials = [self.at(point) for point in points[:_TRIED]]
         return not any(trial is not None and trial.outcome in (Outcome.DIFFERS, Outcome.FAILS) for trial in trials)
+
+    def at_named(self) -> list[tuple[Point, Trial]]:
+        """Trials at sizes that names and texts of the model speak of."""
+        if self._named is None:
+            numbers = named_in_texts.numbers_in_texts(self._module)
+            self._named = named_in_texts.points(numbers, list(self.resizing.example))
+            self._allowed = max(self._allowed, self._ran + len(self._named))
+        found = [
+            (point, self.at(point)) for point in self._named if not self._is_large({**self.resizing.example, **point})
+        ]
+        return [(point, trial) for point, trial in found if trial is not None]
 
     def agree_beyond(self) -> bool:
         """Whether program and model give the same numbers, some of them finite, at somewhat larger sizes."""

@@ -1,4 +1,4 @@
-"""Answers that a model's code compares by identity (`same is True`, `match n == m: case True:`).
+"""Answers that a model's code compares by identity (`same is True`, `match n == m: case True:`), and small numbers.
 
 Arrives: a model; a context is opened round a capture. Leaves: a capture in which such a comparison is the answer
 itself. An answer about free sizes is an object of torch's while a capture runs, so that `is True` would be false of it
@@ -22,12 +22,13 @@ from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.rewritten_code import rewritten
 from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, MATCHED
 
+_KEPT = range(-5, 257)
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 
 
 @contextlib.contextmanager
 def answers_identified(module: torch.nn.Module, *, is_asked: bool) -> Iterator[list[str]]:
-    """Within, what a model's code compares by identity with True or False may be an answer about free sizes.
+    """Within, what a model's code compares by identity with constants may be an answer about free sizes, or a size.
 
     Yields the lines (`file:line`) of code that compares so and could not be written anew.
 
@@ -55,20 +56,25 @@ def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[in
 
 @functools.lru_cache(maxsize=4096)
 def _lines(code: CodeType) -> tuple[int, ...]:
-    """Where code compares with True or False by identity, whatever it compares."""
+    """Where code compares with such a constant by identity, whatever it compares."""
     found: list[int] = []
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found += _lines(inner)
-    if any(one is True or one is False for one in code.co_consts):
+    if any(map(is_one_object, code.co_consts)):
         before: dis.Instruction | None = None
         for one in dis.get_instructions(code):
-            is_given = before is not None and before.opname == _GIVES and isinstance(before.argval, bool)
+            is_given = before is not None and before.opname == _GIVES and is_one_object(before.argval)
             if one.opname == _COMPARES and is_given:
                 line = one.positions.lineno if one.positions is not None else None
                 found.append(line or code.co_firstlineno)
             before = one
     return tuple(found)
+
+
+def is_one_object(value: object) -> bool:
+    """Whether all that are equal to a constant are one object: truth values, and whole numbers that Python keeps."""
+    return isinstance(value, bool) or (type(value) is int and value in _KEPT)
 
 
 def _written(code: CodeType) -> CodeType | None:
@@ -94,11 +100,11 @@ class _Comparisons(ast.NodeTransformer):
 
 
 def _called(node: ast.Compare) -> ast.expr | None:
-    """A comparison with True or False by identity as a call; None of others."""
+    """A comparison with such a constant by identity as a call; None of others."""
     match node:
         case ast.Compare(
-            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=bool()) as right]
-        ):
+            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=value) as right]
+        ) if is_one_object(value):
             given = [left, right, ast.Constant(isinstance(kind, ast.Is))]
             made = ast.Call(ast.Name(IDENTICAL, ast.Load()), given, [])
             return ast.fix_missing_locations(ast.copy_location(made, node))

@@ -59,6 +59,10 @@ def python_numbers() -> Iterator[None]:
 
             stack.enter_context(patch.object(_trace, _TORCHS, other_functions))
         stack.enter_context(patch.object(torch.SymInt, "__round__", _rounded))
+        stack.enter_context(patch.object(torch.SymFloat, "is_integer", _is_whole))
+        for name, are_alike in (("__eq__", True), ("__ne__", False)):
+            own = getattr(torch.SymBool, name)
+            stack.enter_context(patch.object(torch.SymBool, name, functools.partialmethod(_alike, own, are_alike)))
         for kind, parts in _PARTS.items():
             for name, part in parts.items():
                 if not hasattr(kind, name):
@@ -110,3 +114,23 @@ def _rounded(size: Any, ndigits: Any = None) -> Any:
     count, rest = size // unit, size % unit
     is_up = (2 * rest + count % 2 + unit - 1) // (2 * unit)  # 1 or 0: more than half, or half behind an odd number
     return (count + is_up) * unit
+
+
+def _is_whole(fraction: torch.SymFloat) -> Any:
+    """`fraction.is_integer()`, of which torch writes a graph that cannot be run."""
+    return torch.sym_float(math.floor(fraction)) == fraction
+
+
+def _alike(answer: torch.SymBool, own: Callable[..., Any], are_alike: bool, other: Any) -> Any:
+    """`answer == other` or `answer != other`, which torch cannot tell of truth values.
+
+    Args:
+        answer: one about sizes.
+        own: torch's method, which tells it of anything else.
+        are_alike: whether it is asked if both are alike.
+        other: what it is compared with.
+    """
+    if torch.compiler.is_dynamo_compiling() or not isinstance(other, (bool, torch.SymBool)):
+        return own(answer, other)
+    differ = (answer & torch.sym_not(other)) | (torch.sym_not(answer) & other)
+    return torch.sym_not(differ) if are_alike else differ

@@ -61,6 +61,8 @@ def _compared(left: Any, kind: str, right: Any) -> Any:
             until=False,
         )
         return alike if kind == "Eq" else _not(alike)
+    if any(isinstance(one, torch.SymBool) for one in sides):
+        return _truth(KINDS[kind](*sides))
     is_of_sizes = any(isinstance(one, (torch.SymInt, torch.SymFloat)) for one in sides)
     if is_of_sizes and all(isinstance(one, (int, float, torch.SymInt, torch.SymFloat)) for one in sides):
         is_whole = all(isinstance(one, (int, torch.SymInt)) for one in sides)
@@ -124,8 +126,12 @@ def _flag(answer: Any) -> Any:
     return bool(_once(answer)) if ("of sizes", id(answer)) in _asked_before() else answer
 
 
-def _identical(value: Any, to: bool, are_one: bool) -> Any:
-    """`value is True` and its like, where an answer about free sizes is what it will be."""
+def _identical(value: Any, to: bool | int, are_one: bool) -> Any:
+    """`value is True` and its like, where an answer about free sizes, or a size, is what it will be."""
+    if not isinstance(to, bool):
+        if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
+            return value == to if are_one else value != to
+        return not are_one
     if torch.compiler.is_dynamo_compiling():  # which says that it is a bool, and that `is True` is false of it
         return not are_one if not isinstance(value, bool) else value if to is are_one else not value
     if isinstance(value, torch.SymBool):
@@ -141,6 +147,8 @@ def _matched(value: Any) -> Any:
         return value
     if type(value) in (tuple, list):
         return type(value)(map(_matched, value))
+    if type(value) is dict:
+        return {key: _matched(one) for key, one in value.items()}
     if isinstance(value, Tensor) and ("of sizes", id(value)) in _asked_before():
         return bool(_once(value))
     return bool(value) if isinstance(value, torch.SymBool) else value

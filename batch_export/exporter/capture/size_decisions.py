@@ -20,6 +20,7 @@ import torch
 from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.choice_numbers import Uses
 from batch_export.exporter.capture.counted_pieces import for_of
+from batch_export.exporter.capture.identities import is_one_object
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
@@ -348,8 +349,8 @@ def as_calls(test: ast.expr) -> ast.expr:
             asked = ast.ListComp(as_calls(each.elt), each.generators)
             return _call(ANY_OF if name == "any" else ALL_OF, asked)
         case ast.Compare(
-            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=bool()) as right]
-        ):
+            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=value) as right]
+        ) if is_one_object(value):
             return _call(TRUTH, _call(IDENTICAL, left, right, ast.Constant(isinstance(kind, ast.Is))))
         case ast.Compare() | ast.Constant():
             return test
