@@ -231,6 +231,15 @@ def test_a_config_may_start_from_another(user_folder: Path) -> None:
         groups.load("model", "orphan")
 
 
+@pytest.mark.parametrize("entry", ["/width@_here_: small", "optional /width: small"])
+def test_defaults_of_a_model_name_models_only(user_folder: Path, entry: str) -> None:
+    (user_folder / "width").mkdir()
+    (user_folder / "width/small.yaml").write_text("width: 16\n")
+    (user_folder / "model/narrow.yaml").write_text(f"defaults: [{{{entry}}}, tiny, _self_]\n")
+    with pytest.raises(UsageError, match=r"model/narrow\.yaml: `defaults` may list configs of the group model only"):
+        shipped(user_folder).load("model", "narrow")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -239,6 +239,17 @@ def test_softmax_is_computed_in_the_dtype_asked_for() -> None:
     check(functions, (torch.tensor([0.1, -2.3, 7.7]),))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_logarithm_of_softmax_is_nan_throughout_a_row_with_nan_or_infinity(dtype: torch.dtype) -> None:
+    rows = [[0.0, NAN, 100.0, 2.0], [INF, 1.0, 2.0, 3.0], [-INF, 1.0, 2.0, 3.0], [-INF] * 4, [1e3, -1e3, 0.0, 1.0]]
+    functions: dict[str, Function] = {
+        "of rows": lambda x: x.log_softmax(-1),
+        "of columns": lambda x: F.log_softmax(x[1:], 0),
+        "of one number": lambda x: x[0, 0].log_softmax(0),
+    }
+    check(functions, (torch.tensor(rows, dtype=dtype),))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_ldexp_rounds_once(dtype: torch.dtype) -> None:
     x = torch.tensor([0.0, 1e-38, 3.0, -7e30, INF, NAN, 1e-45, 1.5, -1e-300], dtype=torch.float64).to(dtype)

@@ -216,12 +216,20 @@ class ConfigGroups:
                 own_last = False
             else:
                 included = option if isinstance(option, str) else getattr(entry, "path", None)
-                if not isinstance(included, str):
-                    raise UsageError(f"The config {where}.yaml: `defaults` may list configs of the group {group} only")
+                if not isinstance(included, str) or _group_of(entry) not in ("", group):
+                    raise UsageError(
+                        f"The config {where}.yaml: `defaults` may list configs of the group {group} only, by name "
+                        f"(`defaults: [other]`). Next step: write what they have into a {group} config of its own"
+                    )
                 included = included.rpartition("/")[2]
                 self._includes.setdefault((group, name), []).append((group, included))
                 base = _merge(base, self._merged(group, included, (*seen, name)))
         return _merge(base, own) if own_last else base
+
+
+def _group_of(entry: object) -> str:
+    """The group that an entry of `defaults` names; empty where it names none."""
+    return str(getattr(entry, "group", None) or "").strip("/")
 
 
 def not_yaml(where: str, error: YAMLError) -> str:

@@ -69,8 +69,19 @@ def softmax(self: ir.Value, dim: int, dtype: int | None = None) -> RecordedValue
 
 @lowering("aten::log_softmax.int", "aten::special_log_softmax")
 def log_softmax(self: ir.Value, dim: int, dtype: int | None = None) -> RecordedValue:
-    """The logarithm of softmax."""
-    return _of_a_row(self, dim, dtype, op.LogSoftmax)
+    """The logarithm of softmax: NaN throughout a row with NaN or infinity, which onnxruntime loses of doubles."""
+    return _of_a_row(self, dim, dtype, _log_softmax)
+
+
+def _log_softmax(data: ir.Value, axis: int) -> RecordedValue:
+    made: RecordedValue = op.LogSoftmax(data, axis=axis)
+    if data.dtype != ir.DataType.DOUBLE:
+        return made
+    nothing, infinite, undefined = (
+        op.Constant(value=ir.tensor(one, dtype=data.dtype)) for one in (0.0, math.inf, math.nan)
+    )
+    lost = op.Where(op.Less(data, infinite), nothing, undefined)
+    return op.Add(made, op.ReduceSum(lost, [axis], keepdims=1))
 
 
 @lowering("aten::gelu", opset=20)
