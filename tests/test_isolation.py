@@ -46,8 +46,9 @@ def test_a_helper_that_left_its_session_ends_with_its_child(tmp_path: Path, end:
 
 @pytest.mark.parametrize("deed", ["fork_and_return", "fork_and_raise", "fork_and_leave"])
 def test_a_process_that_a_model_forked_does_not_go_on_as_a_second_worker(tmp_path: Path, deed: str) -> None:
-    pids = tmp_path / "pids"
-    work = cells([model("forks", pids=str(pids), do={"Reference": deed})], opsets=(18,))
+    pids, places = tmp_path / "pids", tmp_path / "places"
+    arguments = {"pids": str(pids), "places": str(places), "do": {"Reference": deed}}
+    work = cells([model("forks", **arguments)], opsets=(18,))
     result = sweep(tmp_path, work)
     record = result.records[0]
     assert (record.verdict, record.message) == ("pass", "")
@@ -56,6 +57,8 @@ def test_a_process_that_a_model_forked_does_not_go_on_as_a_second_worker(tmp_pat
     told = log.read_text(encoding="utf-8")
     assert told.count("step Translate@18") == 1
     assert ("the other process" in told) == (deed != "fork_and_return")
+    written = places.read_text().split()  # where each of them writes: one file would be damaged by the other
+    assert len(written) == len({*written}) == (2 if deed == "fork_and_return" else 1)
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,10 @@ from batch_export.sources.recorded import (
     PASSING,
     PATH,
     UNREADABLE,
+    current_digest,
     in_root,
     listing_digest,
     metadata_digest,
-    modules_digest,
 )
 
 _LISTINGS = ("os.listdir", "os.scandir")
@@ -234,8 +234,9 @@ class LoadedFiles:
         self.goes_by_path |= self.has_started_python or self._uses_path(modules)
         if self.goes_by_path:
             self._sources[PATH] = path_shape.shape(self._roots)
-        for place, root in enumerate(self._roots if self.has_started_python else ()):
-            self._sources[in_root(place, f".{os.sep}{MODULES_OF}")] = modules_digest(root)
+        for place in range(len(self._roots) if self.has_started_python else 0):
+            listed = in_root(place, f".{os.sep}{MODULES_OF}")
+            self._sources[listed] = current_digest(listed, self._roots, next(iter(self._avoided), Path()))
         return tuple(sorted(self._sources.items()))
 
     def _uses_path(self, modules: Collection[str]) -> bool:

@@ -206,6 +206,8 @@ class Names:
             path: of a file or a folder.
             ending: a separator for a folder.
         """
+        if path.is_relative_to(PACKAGE):
+            return None
         within = _home(path, self._roots)
         if within is not None and within in self._modules:
             is_found = not is_of_modules(str(path)) or not os.path.isabs(self.of(path, ending) or "")

@@ -84,6 +84,7 @@ class Worker:
         self._corruptions = 0
         self._process = os.getpid()
         self._lent = self._spoiled = self._unfinished = False
+        os.register_at_fork(after_in_child=self._step_aside)
 
     def carry_out(self) -> None:
         """Resolves every cell, one after another."""
@@ -199,6 +200,15 @@ class Worker:
                     with contextlib.suppress(OSError, ValueError):
                         stream.flush()
                 os._exit(status)
+
+    def _step_aside(self) -> None:
+        """Has a process that a model forked write elsewhere: it may go on with the step, and what this one has written
+        is moved into the store meanwhile.
+        """
+        for bench in self._benches.values():
+            bench.scratch = bench.scratch / f"of_process_{os.getpid()}"
+            with contextlib.suppress(OSError):
+                bench.scratch.mkdir()
 
     def _opened(self, content: Any) -> Any:
         """Returns the path of stored content; of `(case, digest)` pairs, the pairs with paths; of nothing, nothing.

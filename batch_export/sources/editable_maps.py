@@ -59,13 +59,22 @@ def _written(file: str) -> dict[str, str]:
     except (OSError, SyntaxError, ValueError):
         return found
     for one in tree.body:
-        target = (
-            one.targets[0] if isinstance(one, ast.Assign) else one.target if isinstance(one, ast.AnnAssign) else None
-        )
-        value = one.value if isinstance(one, (ast.Assign, ast.AnnAssign)) else None
-        if isinstance(target, ast.Name) and target.id in _MAPS and isinstance(value, ast.Dict):
-            for name, place in ast.literal_eval(value).items():
-                place = place[0] if isinstance(place, list) and place else place
-                if isinstance(place, str) and "." not in name:
-                    found.setdefault(name, place)
+        match one:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ):
+                if name in _MAPS and value is not None:
+                    found = {**_tops(value), **found}
     return found
+
+
+def _tops(written: ast.expr) -> dict[str, str]:
+    """The names of the top level in a map, with their places."""
+    try:
+        known = ast.literal_eval(written)
+    except ValueError:
+        return {}
+    several = known.items() if isinstance(known, dict) else ()
+    places = ((name, place[0] if isinstance(place, list) and place else place) for name, place in several)
+    return {name: place for name, place in places if isinstance(place, str) and "." not in name}

@@ -59,7 +59,8 @@ def execute(bench: Workbench) -> StageOutput:
     Raises:
         ModelError: the model fails at its example sizes, or returns something that is not a tensor or number.
     """
-    path, made = bench.scratch / "reference.tensors", bench.built
+    made = bench.built  # whose builder may fork: the other process has a place of its own
+    path = bench.scratch / "reference.tensors"
     facts, unsure = _written(bench, path, every_twice=False)
     if unsure:
         facts, _ = _written(bench, path, every_twice=True)

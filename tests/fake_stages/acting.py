@@ -45,7 +45,10 @@ def act(arguments: dict[str, Any], step: str) -> None:
             os._exit(0)
         while not (os.path.exists(arguments["pids"]) and os.path.getsize(arguments["pids"])):
             time.sleep(0.01)
-    if deed.startswith("fork_and_") and os.fork() == 0:
+    if deed.startswith("fork_and_"):
+        if other := os.fork():
+            os.waitpid(other, 0)  # what it does is looked at
+            return
         with open(arguments["pids"], "a", encoding="utf-8") as stream:
             stream.write(f"{os.getpid()}\n")
         if deed == "fork_and_raise":

@@ -15,6 +15,9 @@ def execute(bench: Workbench) -> StageOutput:
         with open(data, encoding="utf-8") as stream:
             stream.read()
     path = bench.scratch / "reference"
+    if bench.model.arguments.get("places"):
+        with open(bench.model.arguments["places"], "a", encoding="utf-8") as stream:
+            stream.write(f"{path}\n")
     path.write_text(f"reference of {bench.model.name}")
     cases = [
         {"sizes": sizes, "example": index == 0, "rejected": "", "noise": [0.0]}
