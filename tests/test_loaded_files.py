@@ -817,3 +817,31 @@ def test_data_of_a_later_root_are_named_by_a_module_there(tmp_path: Path) -> Non
     result = ActionResult("Reference", "k", sources=(("beside//module//data.txt", "other"),))
     told = list(changes(result, roots, tmp_path / "store"))
     assert told == ["file data.txt beside module has changed"]
+
+
+def test_data_around_the_current_folder_are_named_by_a_module_in_it(tmp_path: Path) -> None:
+    """Where that is a project's `src`, or lies in a repository: another checkout has data of its own."""
+    files = (
+        "one/.git/HEAD",
+        "one/common/w.txt",
+        "one/app/pyproject.toml",
+        "one/app/w.txt",
+        "one/app/src/m.py",
+        "w.txt",
+    )
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    one = tmp_path / "one"
+    names = Names((one / "app/src",), ())
+    assert names.of_project(one / "app/w.txt") is None
+    names.find_by([str(one / "app/src/m.py")])
+    places = [one / "app/w.txt", one / "common/w.txt", tmp_path / "w.txt", one / "app/src/w.txt"]
+    found = [names.of_project(place) for place in places]
+    assert found == ["beside//m//../w.txt", "beside//m//../../common/w.txt", None, None]
+    assert names.of_asked_near(str(one / "common/no")) == "beside//m//../../common/no"
+    (one / "app/m.py").write_text("")
+    flat = Names((one / "app",), ())
+    flat.find_by([str(one / "app/m.py")])
+    assert flat.of_project(one / "common/w.txt") == "beside//m//../common/w.txt"
+    assert flat.of_project(tmp_path / "w.txt") is None

@@ -22,6 +22,8 @@ from batch_export.sources.recorded import beside, first_of, in_root, is_first, i
 
 _OWN = str(PACKAGE) + os.sep
 _OF_PROJECTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_SOURCES = ("src", "lib", "python", "source", "sources")
+"""How the folder in a project is called that its modules lie in."""
 _RUNTIME_STATE = f"{os.sep}.onnxruntime{os.sep}"
 """Where onnxruntime keeps its telemetry, which a thread of its own writes at any time."""
 
@@ -51,6 +53,7 @@ class Names:
         self.prefixes = tuple(str(folder) + os.sep for folder in (models_dir(), *self._roots))
         """Where local files lie."""
         self._modules: dict[Path, str] = {}
+        self._first = ""
 
     def find_by(self, files: Iterable[str]) -> None:
         """Says which modules were imported: those of later roots tell where data lie that they read beside themselves.
@@ -62,8 +65,12 @@ class Names:
         for file in files:
             is_own = file.startswith(_OWN) or not file.startswith(self.prefixes)
             home = None if is_own else _home(Path(file), self._roots)
-            name = None if home in (None, *self._roots[:1]) else module_of(os.path.relpath(file, home))
-            if home is not None and name and states.home(name) == str(home):
+            name = None if home is None else module_of(os.path.relpath(file, home))
+            if home is None or not name or states.home(name) != str(home):
+                continue
+            if home == self._roots[0]:
+                self._first = min(self._first or name, name)
+            else:
                 self._modules[home] = min(self._modules.get(home, name), name)
 
     def is_ignored(self, path: str) -> bool:
@@ -199,7 +206,7 @@ class Names:
         return relative if is_found_by_name else str(path)
 
     def of_project(self, path: Path, ending: str = "") -> str | None:
-        """The further name of what lies near a later root with modules (`parents[1] / "weights"`), of a module in it
+        """The further name of what lies near a root with modules (`parents[1] / "weights"`), of a module in a later one
         that is not found by its name there, or of what lies in one without modules; None of others.
 
         Args:
@@ -217,6 +224,8 @@ class Names:
             if area is None or (within is not None and _holds_others(area, home, within)):
                 continue
             return beside(module, os.path.relpath(path, home) + ending)
+        if self._first and within is None and any(path.is_relative_to(one) for one in _around(self._roots[0])):
+            return beside(self._first, os.path.relpath(path, self._roots[0]) + ending)
         return self._by_place(path, within, ending)
 
     def _by_place(self, path: Path, root: Path | None, ending: str) -> str | None:
@@ -248,7 +257,8 @@ class Names:
 
     def _near(self) -> tuple[str, ...]:
         areas = (area for home in self._modules for area in _areas(home))
-        return tuple(f"{area}{os.sep}" for area in (*areas, *self._later()))
+        around = _around(self._roots[0]) if self._first else ()
+        return tuple(f"{area}{os.sep}" for area in (*areas, *around, *self._later()))
 
     def _beside(self, path: Path, relative: str) -> str | None:
         """The name of what is no module and lies in a later root: by a module that was imported from there."""
@@ -265,10 +275,25 @@ def _home(path: Path, roots: Sequence[Path]) -> Path | None:
 
 @cache
 def _areas(root: Path) -> tuple[Path, ...]:
-    """The folders above a root that may be its project's: two, and the one in which a project begins."""
+    """The folders above a root that may be its project's: two, and those in which a project and a repository begin."""
     above = [one for one in root.parents if len(one.parts) > 1]
-    project = next((one for one in above if any((one / name).exists() for name in _OF_PROJECTS)), None)
-    return (*above[:2], *([project] if project else []))
+    return (*above[:2], *_begun(above))
+
+
+@cache
+def _around(root: Path) -> tuple[Path, ...]:
+    """The same of the current folder, of which the parent counts where it is a project's sources: elsewhere much else
+    lies there (`~`).
+    """
+    above = [one for one in root.parents if len(one.parts) > 1]
+    return (*(above[:1] if root.name in _SOURCES else ()), *(one for one in _begun([root, *above]) if one != root))
+
+
+def _begun(folders: Sequence[Path]) -> list[Path]:
+    """The first of some folders in which a project begins, and the first in which a repository does."""
+    kinds = (_OF_PROJECTS[:1], _OF_PROJECTS[1:])
+    found = (next((one for one in folders if any((one / name).exists() for name in kind)), None) for kind in kinds)
+    return [one for one in found if one is not None]
 
 
 def _holds_others(area: Path, root: Path, other: Path) -> bool:
