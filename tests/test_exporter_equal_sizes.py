@@ -283,12 +283,38 @@ def small_by_identity(q: Tensor, k: Tensor) -> Tensor:
     return q.sum(1) if count is 3 else k.sum(1) * 2  # noqa: F632
 
 
+def of_two_sizes(q: Tensor, k: Tensor) -> Tensor:
+    return q.sum(1) * (2.0 if q.shape[1] is k.shape[1] else 1.0) + k.sum(1)
+
+
+class Settings(torch.nn.Module):
+    """Compares answers with one another and with a setting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flag = True
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        total = q.sum(1) + k.sum(1)
+        if self.flag is not (q.shape[1] > 6):
+            total = total * 2
+        return total + 1 if (q.shape[1] > 2) is (k.shape[1] > 3) else total
+
+
 def among_answers(q: Tensor, k: Tensor) -> Tensor:
     flag = True in [q.shape[1] == 65, q.shape[1] == 3]
     return q.sum(1) + k.sum(1) * 0 + flag
 
 
-_BY_IDENTITY = [by_identity, large_by_identity, both_by_identity, handed_on, by_lambda, OfItsOwn(), small_by_identity]
+_BY_IDENTITY = [
+    by_identity,
+    large_by_identity,
+    both_by_identity,
+    handed_on,
+    by_lambda,
+    OfItsOwn(),
+    small_by_identity,
+]
 
 
 @pytest.mark.parametrize("example", [(3, 5), pytest.param((4, 4), marks=pytest.mark.ops)])
@@ -320,7 +346,10 @@ def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
     return _pick(q.shape[1] > 3, q).sum(1) + k.sum(1)
 
 
-@pytest.mark.parametrize("function", [by_match, by_a_lambda_of_the_file, among_answers], ids=lambda one: one.__name__)
+_TOLD = [by_match, by_a_lambda_of_the_file, among_answers, of_two_sizes, Settings()]
+
+
+@pytest.mark.parametrize("function", _TOLD, ids=lambda one: getattr(one, "__name__", "settings"))
 def test_or_the_line_is_told(function: Callable[[Tensor, Tensor], Tensor]) -> None:
     with pytest.raises((CaptureError, DynamicShapeError), match=r"test_exporter_equal_sizes.py:\d+"):
         export(function, tensors(4, 5), dynamic_shapes=AXES)
@@ -335,6 +364,35 @@ class Flagged(torch.nn.Module):
 
     def forward(self, q: Tensor) -> Tensor:
         return q * 2 if self.twice is True else q
+
+
+class Shared(torch.nn.Module):
+    """A module of two names, of which torch has another object each time that it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.last = self.layers[2]
+        self.first = [self.layers[0]]
+
+    def forward(self, q: Tensor) -> Tensor:
+        for layer in self.layers:
+            q = layer(q) * 2 if layer in self.first else layer(q)
+            if layer is not self.last:
+                q = q.relu()
+            if layer == self.last:
+                q = q + 1
+        return q
+
+
+@pytest.mark.parametrize("axes", [None, AXES[:1]], ids=["fixed", "free"])
+def test_a_module_of_two_names_is_one(axes: Any) -> None:
+    model = Shared()
+    program = export(model, tensors(3, 5)[:1], dynamic_shapes=axes)
+    given = tensors(3, 5)[:1]
+    assert_same(program(*given), [model(*given).detach()])
+    assert not {"__eq__", "__hash__"} & {*vars(torch.nn.Module)}
+    program.release()
 
 
 def test_a_setting_may_be_compared_by_identity() -> None:

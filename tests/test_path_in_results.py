@@ -114,6 +114,12 @@ STEPS = {
     "a root behind": (("r2", "z2.zip", "r3"), {"archived", *BY_PATH}, None),
     "nothing again": (("r2", "z2.zip", "r3"), set(), None),
     "a flat editable install": (("r2", "z2.zip", "r3"), {"optional", "archived", *BY_PATH}, _installed_flat),
+    "a folder of that name in an earlier root": (
+        ("r3", "r2", "z2.zip"),
+        {"resources", "named", "process"},
+        lambda p: p.write("r3/zassets/k.txt", "3"),
+    ),
+    "as before": (("r2", "z2.zip", "r3"), {"resources", "process"}, None),
     "a module in a root": (("r2", "z2.zip", "r3"), {"process", "named"}, lambda p: p.write("r3/zmaybe.py", "")),
 }
 

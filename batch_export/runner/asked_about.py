@@ -19,6 +19,7 @@ from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_s
 from batch_export.sources.closure import is_installed
 from batch_export.sources.module_forms import module_of
 from batch_export.sources.places import ZOO_PACKAGE
+from batch_export.sources.recorded import in_root
 from batch_export.sources.search_path import package_folders, search_path
 
 _AS_FOLDER = (os.sep, f"{os.sep}{os.curdir}")
@@ -172,6 +173,8 @@ def none_before(
 ) -> set[tuple[str, str]]:
     """Returns that the first root has nothing of the name of a later one's module: a package alike may have other data.
 
+    Of packages without a file (namespaces) no root before them has.
+
     Args:
         roots: folders of local modules.
         modules: local modules, name -> file.
@@ -186,7 +189,13 @@ def none_before(
         for name, file in (*modules.items(), *((name, place) for name in folders for place in _search_places(name)))
         if file.startswith(later) and not file.startswith(f"{first}{os.sep}") and not name.startswith(ZOO_PACKAGE)
     }
-    return {(top, ABSENT) for top in tops if not os.path.lexists(first / top)}
+    found = {(top, ABSENT) for top in tops if not os.path.lexists(first / top)}
+    for name in tops.intersection(folders):
+        homes = _search_places(name)
+        ends = [place for place, root in enumerate(roots) if str(root / name) in homes]
+        before = range(1, min(ends, default=0))
+        found |= {(in_root(place, name), ABSENT) for place in before if not os.path.lexists(roots[place] / name)}
+    return found
 
 
 def _search_places(package: str) -> list[str]:

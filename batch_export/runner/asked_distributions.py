@@ -14,6 +14,7 @@ from typing import Any
 
 from batch_export.runner.askers import Askers
 from batch_export.sources import distributions
+from batch_export.sources.path_shape import archives
 
 
 class AskedDistributions:
@@ -58,9 +59,13 @@ class AskedDistributions:
         return {name: distributions.state(name) for name in {*self._asked, *modules}}
 
     @property
-    def asked_for_all(self) -> bool:
-        """Whether metadata of all distributions was looked for, wherever it may be."""
-        return distributions.ALL in self._asked
+    def goes_by_path(self) -> bool:
+        """Whether metadata of all distributions was looked for, wherever it may be, or a module that an archive has."""
+        if distributions.ALL in self._asked:
+            return True
+        begun = tuple(f"{archive}{os.sep}" for archive in archives())
+        sought = [name for name in self._sought if name not in sys.modules] if begun else []
+        return any((distributions.origin_of(name) or "").startswith(begun) for name in sought)
 
     def tops(self) -> set[str]:
         """Returns the top-level names of the modules that were looked for and not imported."""

@@ -79,8 +79,9 @@ class UsedPackages:
             name: distributions.state(name) for name in {*found, *map(distributions.FORM.__add__, self._within())}
         }
         states |= {distributions.WITHOUT_METADATA + top: distributions.ABSENT for top in named if _is_absent(top)}
-        is_found_so = any(map(_is_found_by_others, {name.partition(".")[0] for name in (*local, *self._counted)}))
-        if is_found_so or any(map(editable_maps.place_of, sought)):
+        tops = {name.partition(".")[0] for name in (*local, *self._counted)}
+        without_file = {top for top in tops if file_of(top) is None}
+        if any(map(_is_found_by_others, tops)) or any(map(editable_maps.place_of, {*sought, *without_file})):
             states |= {name: distributions.state(name) for name in map(_module, _editable_finders())}
         return tuple(sorted(states.items()))
 

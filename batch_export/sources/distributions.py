@@ -372,10 +372,15 @@ def is_there(module: str) -> bool:
     return spec is not None and (spec.origin is None or is_installed(spec.origin))
 
 
+def origin_of(module: str) -> str | None:
+    """Returns where an import would find a module that is none of the standard library's: a file, or in an archive."""
+    spec = None if module.partition(".")[0] in sys.stdlib_module_names else _found(module)
+    return spec.origin if spec is not None else None
+
+
 def file_of(module: str) -> str | None:
     """Returns the file of a module that an import would find in no installed package; None where there is none."""
-    spec = None if module.partition(".")[0] in sys.stdlib_module_names else _found(module)
-    origin = spec.origin if spec is not None else None
+    origin = origin_of(module)
     return origin if origin and os.path.isfile(origin) and not is_installed(origin) else None
 
 

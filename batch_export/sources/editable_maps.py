@@ -70,11 +70,12 @@ def _written(file: str) -> dict[str, str]:
 
 
 def _tops(written: ast.expr) -> dict[str, str]:
-    """The names of the top level in a map, with their places."""
+    """The names of the top level in a map, with their places; of a package in a namespace the namespace's name."""
     try:
         known = ast.literal_eval(written)
     except ValueError:
         return {}
     several = known.items() if isinstance(known, dict) else ()
     places = ((name, place[0] if isinstance(place, list) and place else place) for name, place in several)
-    return {name: place for name, place in places if isinstance(place, str) and "." not in name}
+    found = {name: place for name, place in places if isinstance(place, str) and place}
+    return {**{name.partition(".")[0]: place for name, place in found.items()}, **found}

@@ -265,7 +265,7 @@ def _taking(
     arrays = array_numbers() if is_first else contextlib.nullcontext()
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     keys = sizes_as_keys() if is_first and asked.axes else contextlib.nullcontext()
-    answers = answers_identified(request.module, is_asked=bool(asked.axes) and name not in ASSUMING)
+    answers = answers_identified(request.module, is_asked=name not in ASSUMING)
     ways = (lengths, scans, checks, data, arrays, kinds, keys)
     with contextlib.ExitStack() as opened:
         is_oblivious = opened.enter_context(sides)

@@ -11,24 +11,26 @@ import ast
 import contextlib
 import dis
 import functools
+import re
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from batch_export.exporter.capture import function_sources
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.rewritten_code import rewritten
-from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, MATCHED
+from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, KEPT, MATCHED
 
-_KEPT = range(-5, 257)
+_PACKAGES = re.compile(r"[/\\\\](site|dist)-packages[/\\\\]")
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
 
 
 @contextlib.contextmanager
 def answers_identified(module: torch.nn.Module, *, is_asked: bool) -> Iterator[list[str]]:
-    """Within, what a model's code compares by identity with constants may be an answer about free sizes, or a size.
+    """Within, what a model's code compares by identity may be an answer about free sizes, or a size.
 
     Yields the lines (`file:line`) of code that compares so and could not be written anew.
 
@@ -44,8 +46,22 @@ def answers_identified(module: torch.nn.Module, *, is_asked: bool) -> Iterator[l
             left += [f"{function.__code__.co_filename}:{line}" for line in lines]
         else:
             changed.append((function, made))
-    with rewritten(changed, {name: CALLED[name] for name in (IDENTICAL, MATCHED)}):
+    with rewritten(changed, {name: CALLED[name] for name in (IDENTICAL, MATCHED)}), _modules_compared():
         yield left
+
+
+@contextlib.contextmanager
+def _modules_compared() -> Iterator[None]:
+    """Within, what torch has in the place of a module is equal to the module (`if layer == self.last:`)."""
+    own = torch.nn.Module.__eq__
+
+    def alike(self: torch.nn.Module, other: object) -> Any:
+        if isinstance(other, torch.nn.Module):
+            return vars(self) is vars(other)
+        return own(self, other)
+
+    with patch.object(torch.nn.Module, "__eq__", alike), patch.object(torch.nn.Module, "__hash__", object.__hash__):
+        yield
 
 
 def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[int, ...]]]:
@@ -56,16 +72,17 @@ def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[in
 
 @functools.lru_cache(maxsize=4096)
 def _lines(code: CodeType) -> tuple[int, ...]:
-    """Where code compares with such a constant by identity, whatever it compares."""
+    """Where code compares with such a constant by identity, or what is the user's own with anything but a constant."""
     found: list[int] = []
+    is_users_own = not _PACKAGES.search(code.co_filename)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found += _lines(inner)
-    if any(map(is_one_object, code.co_consts)):
+    if is_users_own or any(map(is_one_object, code.co_consts)):
         before: dis.Instruction | None = None
         for one in dis.get_instructions(code):
-            is_given = before is not None and before.opname == _GIVES and is_one_object(before.argval)
-            if one.opname == _COMPARES and is_given:
+            is_given = before is not None and before.opname == _GIVES
+            if one.opname == _COMPARES and (is_one_object(before.argval) if is_given else is_users_own):  # type: ignore[union-attr]
                 line = one.positions.lineno if one.positions is not None else None
                 found.append(line or code.co_firstlineno)
             before = one
@@ -74,7 +91,7 @@ def _lines(code: CodeType) -> tuple[int, ...]:
 
 def is_one_object(value: object) -> bool:
     """Whether all that are equal to a constant are one object: truth values, and whole numbers that Python keeps."""
-    return isinstance(value, bool) or (type(value) is int and value in _KEPT)
+    return isinstance(value, bool) or (type(value) is int and value in KEPT)
 
 
 def _written(code: CodeType) -> CodeType | None:
@@ -100,12 +117,15 @@ class _Comparisons(ast.NodeTransformer):
 
 
 def _called(node: ast.Compare) -> ast.expr | None:
-    """A comparison with such a constant by identity as a call; None of others."""
+    """A comparison by identity as a call; None of others, and of those with `None` and other constants."""
     match node:
-        case ast.Compare(
-            left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[ast.Constant(value=value) as right]
-        ) if is_one_object(value):
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[right]) if is_asked(left, right):
             given = [left, right, ast.Constant(isinstance(kind, ast.Is))]
             made = ast.Call(ast.Name(IDENTICAL, ast.Load()), given, [])
             return ast.fix_missing_locations(ast.copy_location(made, node))
     return None
+
+
+def is_asked(left: ast.expr, right: ast.expr) -> bool:
+    """Whether two things that are compared by identity may be answers about sizes, or sizes."""
+    return all(is_one_object(one.value) for one in (left, right) if isinstance(one, ast.Constant))

@@ -107,6 +107,8 @@ def _asked_before() -> dict[Any, Any]:
     return _ASKED.setdefault(mode.tracer, {})
 
 
+KEPT = range(-5, 257)
+"""Numbers of which Python has one object each."""
 _ASKED: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
 
@@ -126,19 +128,45 @@ def _flag(answer: Any) -> Any:
     return bool(_once(answer)) if ("of sizes", id(answer)) in _asked_before() else answer
 
 
-def _identical(value: Any, to: bool | int, are_one: bool) -> Any:
-    """`value is True` and its like, where an answer about free sizes, or a size, is what it will be."""
-    if not isinstance(to, bool):
-        if isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool):
-            return value == to if are_one else value != to
-        return not are_one
+def _identical(value: Any, to: Any, are_one: bool) -> Any:
+    """`value is True` and its like, where an answer about free sizes, or a size, is what it will be.
+
+    What torch has in the place of a module while it captures is another object each time that it is read.
+    """
     if torch.compiler.is_dynamo_compiling():  # which says that it is a bool, and that `is True` is false of it
-        return not are_one if not isinstance(value, bool) else value if to is are_one else not value
-    if isinstance(value, torch.SymBool):
-        return value if to is are_one else torch.sym_not(value)
-    if isinstance(value, Tensor) and ("of sizes", id(value)) in _asked_before():
-        return value if to is are_one else _not(value)
-    return (value is to) is are_one
+        if isinstance(to, bool) and isinstance(value, bool):
+            return value if to is are_one else not value
+        return (value is to) is are_one
+    if value is to:
+        return are_one
+    sides = [value, to]
+    if any(isinstance(one, torch.SymBool) or _is_answer(one) for one in sides):
+        if not all(isinstance(one, (bool, torch.SymBool)) or _is_answer(one) for one in sides):
+            return not are_one
+        for one, other in (sides, sides[::-1]):
+            if isinstance(other, bool):
+                return one if other is are_one else _not(one) if isinstance(one, Tensor) else torch.sym_not(one)
+        differ = value != to
+        return _opposite(differ) if are_one else differ
+    if any(isinstance(one, torch.SymInt) for one in sides) and all(type(one) in (int, torch.SymInt) for one in sides):
+        differ = value != to  # Python keeps one object of each small number, and makes others anew
+        is_small = any(type(one) is int and one in KEPT for one in sides)
+        for far in () if is_small else (value > KEPT[-1], value < KEPT[0]):
+            differ = far if differ is False else differ if far is False else True if far is True else differ | far
+        return _opposite(differ) if are_one else differ
+    if all(isinstance(one, torch.nn.Module) for one in sides):
+        return (vars(value) is vars(to)) is are_one
+    return not are_one
+
+
+def _is_answer(one: Any) -> bool:
+    return isinstance(one, Tensor) and ("of sizes", id(one)) in _asked_before()
+
+
+def _opposite(answer: Any) -> Any:
+    if isinstance(answer, bool):
+        return not answer
+    return ~answer if isinstance(answer, Tensor) else torch.sym_not(answer)
 
 
 def _matched(value: Any) -> Any:
