@@ -54,10 +54,20 @@ def compiled(function: ast.FunctionDef, code: CodeType) -> CodeType | None:
     """
     made = _compiled(function, code) if is_current(code) else None
     if made is not None:
-        if len(_MADE) >= _MOST:
-            _MADE.clear()
-        _MADE[id(made)] = made, function
+        keep(made, function)
     return made
+
+
+def keep(made: CodeType, function: ast.FunctionDef) -> None:
+    """Notes the tree that a code was made of; the code lives on.
+
+    Args:
+        made: the code.
+        function: the tree.
+    """
+    if len(_MADE) >= _MOST:
+        _MADE.clear()
+    _MADE[id(made)] = made, function
 
 
 def _asserts_of_pytest(code: CodeType) -> Callable[[ast.Module], object] | None:

@@ -11,6 +11,7 @@ import ast
 import contextlib
 import dis
 import functools
+import inspect
 import re
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -21,6 +22,7 @@ import torch
 
 from batch_export.exporter.capture import function_sources
 from batch_export.exporter.capture.kinds import reached
+from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rewritten_code import rewritten
 from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, KEPT, MATCHED
 
@@ -65,9 +67,19 @@ def _modules_compared() -> Iterator[None]:
 
 
 def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[int, ...]]]:
+    """The functions that compare so; of installed packages those in the files of the model's forwards."""
+    files = set(_files_of_forwards(module))
     for function in reached(module):
-        if lines := _lines(function.__code__):
+        file = function.__code__.co_filename
+        if (file in files or not _PACKAGES.search(file)) and (lines := _lines(function.__code__)):
             yield function, lines
+
+
+def _files_of_forwards(module: torch.nn.Module) -> Iterator[str]:
+    for _, one in modules_of(module):
+        code = getattr(inspect.unwrap(one.forward), "__code__", None)
+        if isinstance(code, CodeType):
+            yield code.co_filename
 
 
 @functools.lru_cache(maxsize=4096)
@@ -96,8 +108,20 @@ def is_one_object(value: object) -> bool:
 
 def _written(code: CodeType) -> CodeType | None:
     """A function that asks by calls what it compares by identity; None where it cannot be written anew."""
+    made, tree = _written_once(code, code.co_filename)
+    if made is not None and tree is not None:
+        function_sources.keep(made, tree)
+    return made
+
+
+@functools.lru_cache(maxsize=512)
+def _written_once(code: CodeType, file: str) -> tuple[CodeType | None, ast.FunctionDef | None]:
+    del file  # codes that are equal may be of two files
     function = function_sources.tree_of(code) if function_sources.is_current(code) else None
-    return None if function is None else function_sources.compiled(_Comparisons().visit(function), code)
+    if function is None:
+        return None, None
+    tree: ast.FunctionDef = _Comparisons().visit(function)
+    return function_sources.compiled(tree, code), tree
 
 
 class _Comparisons(ast.NodeTransformer):
