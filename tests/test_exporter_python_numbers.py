@@ -106,13 +106,18 @@ def test_free_sizes_are_rounded_to_tens(function: Callable[[Tensor], Any]) -> No
 
 def asked_of_fractions(x: Tensor) -> Any:
     n = x.shape[0]
-    return x + (n / 7).is_integer(), x[: n if (n / 7).is_integer() is True else 1] * 2
+    return x + (n / 7).is_integer(), x[:1] * (n / 3).is_integer()
 
 
 def compared_answers(x: Tensor) -> Any:
     n, first = x.shape[0], x[:1]
     made = first * 2 if (n > 6) == True else first  # noqa: E712
-    return made + ((n > 3) != (n % 2 == 0)), first + ((n == 5) == (n > 3)), first - ((n > 6) == 1)
+    return (
+        made + ((n > 3) != (n % 2 == 0)),
+        first + ((n == 5) == (n > 3)),
+        first + ((n > 6) == 1),
+        first * ((n > 6) != 2),
+    )
 
 
 @pytest.mark.parametrize("function", [asked_of_fractions, compared_answers])

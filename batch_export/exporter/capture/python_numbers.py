@@ -130,7 +130,13 @@ def _alike(answer: torch.SymBool, own: Callable[..., Any], are_alike: bool, othe
         are_alike: whether it is asked if both are alike.
         other: what it is compared with.
     """
-    if torch.compiler.is_dynamo_compiling() or not isinstance(other, (bool, torch.SymBool)):
+    if torch.compiler.is_dynamo_compiling():
+        return own(answer, other)
+    if type(other) in (int, float):  # a truth value is 1 or 0 to Python
+        if other not in (0, 1):
+            return not are_alike
+        other = bool(other)
+    if not isinstance(other, (bool, torch.SymBool)):
         return own(answer, other)
     differ = (answer & torch.sym_not(other)) | (torch.sym_not(answer) & other)
     return torch.sym_not(differ) if are_alike else differ
