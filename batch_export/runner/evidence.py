@@ -78,8 +78,8 @@ class Evidence:
             targets.append(cell.exporter.target)
         sought = self._distributions.tops()
         found = self._distributions.local_files()
-        self._files.goes_by_path |= self._distributions.goes_by_path
-        sources = self._files.sources(self._distributions.folders, found, failed=failed)
+        by_path = self._distributions.goes_by_path
+        sources = self._files.sources(self._distributions.folders, found, by_path=by_path, failed=failed)
         asked = self._files.asked(failed=failed)
         missing = self._files.missing.tops
         packages = self._packages.packages(

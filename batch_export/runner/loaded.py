@@ -103,8 +103,6 @@ class LoadedFiles:
         self._of_packages = OpenedOfPackages()
         self.of_packages: frozenset[str] = frozenset()
         """Files of installed packages that other processes opened, and data that this one did, as told by `sources`."""
-        self.goes_by_path = False
-        """Whether it counts of what folders and archives the path is made."""
         self.has_started_python = False
         """Whether another process executed Python, which looks for modules by itself."""
         self.unseen = ""
@@ -182,7 +180,12 @@ class LoadedFiles:
         }
 
     def sources(
-        self, searched: Collection[str] = (), sought: Collection[str] = (), *, failed: bool = False
+        self,
+        searched: Collection[str] = (),
+        sought: Collection[str] = (),
+        *,
+        by_path: bool = False,
+        failed: bool = False,
     ) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
@@ -192,6 +195,7 @@ class LoadedFiles:
         Args:
             searched: folders in which the metadata of distributions was looked for.
             sought: files of local modules that were looked for and not imported.
+            by_path: whether it counts in any case of what folders and archives the path is made.
             failed: whether the step failed, which a file that is there by then may mend.
         """
         opened = self._opened_last = self._opened()
@@ -231,8 +235,7 @@ class LoadedFiles:
                 found |= dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
                 self._used.add(str(path))
         self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
-        self.goes_by_path |= self.has_started_python or self._uses_path(modules)
-        if self.goes_by_path:
+        if by_path or self.has_started_python or self._uses_path(modules):
             self._sources[PATH] = path_shape.shape(self._roots)
         for place in range(len(self._roots) if self.has_started_python else 0):
             listed = in_root(place, f".{os.sep}{MODULES_OF}")

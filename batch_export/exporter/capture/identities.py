@@ -1,8 +1,9 @@
-"""Answers that a model's code compares by identity (`same is True`, `match n == m: case True:`), and small numbers.
+"""Answers, small numbers and modules that a model's code compares by identity (`same is True`, `layer is self.last`).
 
-Arrives: a model; a context is opened round a capture. Leaves: a capture in which such a comparison is the answer
-itself. An answer about free sizes is an object of torch's while a capture runs, so that `is True` would be false of it
-whatever the sizes are, and nobody would hear of it. Of code that cannot be written anew the lines leave.
+Arrives: a model; a context is opened round a capture. Leaves: a capture in which such a comparison is what it is in
+eager. An answer about free sizes is an object of torch's while a capture runs, and what is in the place of a module
+another one each time that it is read, so that `is` would be false of them whatever they are, and nobody would hear of
+it. Of code that cannot be written anew the lines leave.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _modules_compared() -> Iterator[None]:
             return vars(self) is vars(other)
         return own(self, other)
 
-    with patch.object(torch.nn.Module, "__eq__", alike), patch.object(torch.nn.Module, "__hash__", object.__hash__):
+    with patch.object(torch.nn.Module, "__eq__", alike):
         yield
 
 
@@ -143,13 +144,15 @@ class _Comparisons(ast.NodeTransformer):
 def _called(node: ast.Compare) -> ast.expr | None:
     """A comparison by identity as a call; None of others, and of those with `None` and other constants."""
     match node:
-        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[right]) if is_asked(left, right):
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[right]) if may_be_answers(
+            left, right
+        ):
             given = [left, right, ast.Constant(isinstance(kind, ast.Is))]
             made = ast.Call(ast.Name(IDENTICAL, ast.Load()), given, [])
             return ast.fix_missing_locations(ast.copy_location(made, node))
     return None
 
 
-def is_asked(left: ast.expr, right: ast.expr) -> bool:
+def may_be_answers(left: ast.expr, right: ast.expr) -> bool:
     """Whether two things that are compared by identity may be answers about sizes, or sizes."""
     return all(is_one_object(one.value) for one in (left, right) if isinstance(one, ast.Constant))

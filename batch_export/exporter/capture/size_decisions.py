@@ -20,7 +20,7 @@ import torch
 from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.choice_numbers import Uses
 from batch_export.exporter.capture.counted_pieces import for_of
-from batch_export.exporter.capture.identities import is_asked
+from batch_export.exporter.capture.identities import may_be_answers
 from batch_export.exporter.capture.listed_loops import ListedLoop, as_loop
 from batch_export.exporter.capture.loop_tails import TailedLoop
 from batch_export.exporter.capture.parsed_files import parsed
@@ -348,7 +348,9 @@ def as_calls(test: ast.expr) -> ast.expr:
         case ast.Call(func=ast.Name(id="any" | "all" as name), args=[ast.GeneratorExp() as each], keywords=[]):
             asked = ast.ListComp(as_calls(each.elt), each.generators)
             return _call(ANY_OF if name == "any" else ALL_OF, asked)
-        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[right]) if is_asked(left, right):
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as kind], comparators=[right]) if may_be_answers(
+            left, right
+        ):
             return _call(TRUTH, _call(IDENTICAL, left, right, ast.Constant(isinstance(kind, ast.Is))))
         case ast.Compare() | ast.Constant():
             return test

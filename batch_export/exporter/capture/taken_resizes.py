@@ -21,6 +21,7 @@ from torch.fx import traceback
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from batch_export.exporter.capture import decided_lines
 from batch_export.exporter.capture.branch_knowledge import knowledge_of_branches
 from batch_export.exporter.capture.guard_sources import users_frame
 from batch_export.exporter.capture.parsed_files import parsed
@@ -78,8 +79,7 @@ class _Visit:
 
 def any_resize(places: Iterable[str]) -> bool:
     """Returns whether some of several places (`file:line`) ask for nothing but other sizes."""
-    found = (place.rpartition(":") for place in places)
-    return any(line.isdecimal() and _resize_at(file, int(line)) is not None for file, _, line in found)
+    return decided_lines.any_of(places, _lines)
 
 
 @contextlib.contextmanager
@@ -212,6 +212,10 @@ def _sizes(resize: _Resize, frame: FrameType) -> list[tuple[Any, Any]]:
 
 def _is_at(call: ast.Call, line: int) -> bool:
     return call.lineno <= line <= (call.end_lineno or call.lineno)
+
+
+def _lines(file: str) -> frozenset[int]:
+    return frozenset(line for one in _resizes(file) for line in range(one.first, one.last + 1))
 
 
 def _resize_at(file: str, line: int) -> _Resize | None:
