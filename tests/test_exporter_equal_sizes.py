@@ -92,10 +92,35 @@ def matched(q: Tensor, k: Tensor) -> Tensor:
     return match(k, q) + q
 
 
+def longer(q: Tensor, k: Tensor) -> Tensor:
+    if q.size(1) == k.size(1):
+        return q + k
+    if q.size(1) > k.size(1):
+        return q[:, : k.size(1)] - k
+    return q * 2 + k[:, : q.size(1)]
+
+
+def longer_or_shorter(q: Tensor, k: Tensor) -> Tensor:
+    if q.size(1) > k.size(1):
+        return (q[:, : k.size(1)] * k).sum(1)
+    if q.size(1) < k.size(1):
+        return (q - k[:, : q.size(1)]).sum(1)
+    return (q + k).sum(1)
+
+
+def single(q: Tensor, k: Tensor) -> Tensor:
+    if q.size(1) == k.size(1):
+        if q.size(1) == 1:
+            return q.squeeze(1) + k.squeeze(1)
+        return (q * k).sum(1)
+    return q.mean(1) - k.mean(1)
+
+
+_WAYS = [causal, added, several, written, resized, beside, kept, chosen, matched, longer, longer_or_shorter, single]
+
+
 @pytest.mark.parametrize("example", EXAMPLES)
-@pytest.mark.parametrize(
-    "function", [causal, added, several, written, resized, beside, kept, chosen, matched], ids=lambda one: one.__name__
-)
+@pytest.mark.parametrize("function", _WAYS, ids=lambda one: one.__name__)
 def test_equal_and_unequal_sizes_are_in_one_file(
     function: Callable[[Tensor, Tensor], Tensor], example: tuple[int, int]
 ) -> None:
@@ -346,7 +371,13 @@ def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
     return _pick(q.shape[1] > 3, q).sum(1) + k.sum(1)
 
 
-_TOLD = [by_match, by_a_lambda_of_the_file, among_answers, of_two_sizes, Settings()]
+def in_a_chain(q: Tensor, k: Tensor) -> Tensor:
+    """One answer beside another is true of small sizes that are unlike and of large ones that are alike."""
+    large, alike = q.shape[1] > 2, q.shape[1] == k.shape[1]
+    return q.sum(1) * (2.0 if large is alike is True else 1.0) + k.sum(1)
+
+
+_TOLD = [in_a_chain, by_match, by_a_lambda_of_the_file, among_answers, of_two_sizes, Settings()]
 
 
 @pytest.mark.parametrize("function", _TOLD, ids=lambda one: getattr(one, "__name__", "settings"))

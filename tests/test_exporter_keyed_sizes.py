@@ -159,6 +159,19 @@ def test_a_size_that_may_be_another_key_is_refused(form: Callable[[Tensor], Any]
         export(_Called(form), EXAMPLE, dynamic_shapes=SHAPES)
 
 
+def _masked(cache: Any, x: Tensor) -> Any:
+    n = x.shape[1]
+    if n not in cache:
+        cache[n] = torch.full((n, n), float("-inf")).triu(1)
+    return (x @ x.transpose(1, 2) + cache[n]).softmax(-1) @ x
+
+
+def test_a_mask_that_a_run_before_has_kept_is_what_the_program_makes() -> None:
+    module = _Cached(_masked)
+    module(*EXAMPLE)
+    export_and_compare(module, EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
+
+
 def test_what_a_cache_has_of_a_run_before_is_not_taken_for_other_sizes() -> None:
     module = _Cached(_asked_first)
     module(torch.randn(2, 7, 4))

@@ -47,14 +47,12 @@ def sizes_captured(monkeypatch: pytest.MonkeyPatch, function: Callable[[torch.Te
 
 
 def test_the_same_way_is_not_captured_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sizes_captured(monkeypatch, doubled_if_even) == [
-        4,
-        5,
-        4,
-        5,
-        7,
-    ]  # and not 8, which is even as 4 is; both ways last
+    """It is not captured from 8, which is even as 4 is; both ways last, and then each from sizes that are on it."""
+    both = [4, 5, 7]
+    assert sizes_captured(monkeypatch, doubled_if_even) == [4, 5, *both, *both]
 
 
 def test_nothing_is_captured_once_both_ways_were_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sizes_captured(monkeypatch, other_beyond) == [4, 8, 4, 7, 8]  # both ways last, from two others as well
+    """Both ways last, from two others as well."""
+    both = [4, 7, 8]
+    assert sizes_captured(monkeypatch, other_beyond) == [4, 8, *both, *both]

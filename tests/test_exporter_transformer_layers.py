@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from exporting import assert_same
 from rarer import first
 
 from batch_export.calling.fast_paths import without_fast_paths
@@ -102,10 +103,64 @@ def test_what_only_the_fast_path_gives_is_a_warning(is_masked: bool) -> None:
             found = self.encoder(x, src_key_padding_mask=mask)
             return (found.masked_fill(mask[..., None], 0.0) if is_masked else found).mean(1)
 
-    mask = torch.arange(5)[None] >= torch.tensor([5, 3])[:, None]
+    padded = torch.arange(5)[None] >= torch.tensor([5, 3])[:, None]
+    scattered = torch.tensor([[0, 1, 0, 1, 0], [0, 0, 0, 0, 1]]).bool()
+    for mask in (padded, torch.zeros_like(padded), scattered):
+        told = _told(Mean(), mask)
+        assert len(told) == (0 if is_masked else 1), told
+        assert all("fast path of TransformerEncoder gives something else" in one for one in told)
+
+
+class OfLengths(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(x.shape[1])[None] >= lengths[:, None]
+        return self.encoder(x, src_key_padding_mask=mask).mean(1)
+
+
+class OfTokens(OfLengths):
+    def forward(self, x: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return self.encoder(x, src_key_padding_mask=tokens == 0).mean(1)
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "words"),
+    [
+        (OfLengths(), torch.tensor([5, 5]), "with places left out by lengths"),
+        (OfTokens(), torch.full((2, 5), 7), "with places left out by zeros"),
+    ],
+    ids=["lengths", "tokens"],
+)
+def test_an_example_without_padding_is_tried_with_some(model: torch.nn.Module, given: torch.Tensor, words: str) -> None:
+    (told,) = _told(model, given)
+    assert words in told
+
+
+def _told(model: torch.nn.Module, given: torch.Tensor) -> list[str]:
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        export(Mean().eval(), (torch.randn(2, 5, 8), mask))
-    told = [str(one.message) for one in found]
-    assert len(told) == (0 if is_masked else 1), told
-    assert all("fast path of TransformerEncoder gives something else" in one for one in told)
+        export(model.eval(), (torch.randn(2, 5, 8), given))
+    return [str(one.message) for one in found]
+
+
+@pytest.mark.parametrize("shorter", [2, 3])
+def test_lengths_are_tried_as_lengths(shorter: int) -> None:
+    class Padded(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.TransformerEncoderLayer(8, 2, 16)
+
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+            mask = ~(torch.arange(lengths.max())[None] < lengths[:, None])
+            return self.layer(x, src_key_padding_mask=mask)
+
+    torch.manual_seed(0)
+    model, axes = Padded().eval(), ({0: "n", 1: "b"}, {0: "b"})
+    program = export(model, (torch.randn(5, 2, 8), torch.tensor([5, shorter])), dynamic_shapes=axes)
+    for lengths in ([1, 1], [2, 1], [7, 3, 4]):
+        given = (torch.randn(lengths[0], len(lengths), 8), torch.tensor(lengths))
+        assert_same(program(*given), [model(*given)])
+    program.release()

@@ -411,6 +411,65 @@ def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_rea
 
 
 @linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize("deed", ["(root / 'more.txt').write_text('1')", "(root / 'ours.txt').unlink()"])
+@pytest.mark.parametrize("code", ["os.listdir('.')", "import glob; glob.glob('*.txt')", "[*Path('.').iterdir()]"])
+def test_a_listing_that_somebody_changes_later_is_never_taken_for_what_was_listed(
+    root: Path, code: str, deed: str, how: str
+) -> None:
+    sources, changed, _ = seen(root, f"{code}; somebody_else()", how, deed)
+    assert sources["./"] == "changed while it was read"
+    assert changed == [str(root)]
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_a_model_itself_adds_to_a_listed_folder_changes_nothing_of_it(root: Path, how: str) -> None:
+    code = "os.listdir('.'); open('more.txt', 'w').close(); os.mkdir('more'); somebody_else()"
+    sources, changed, _ = seen(root, code, how, "(root / 'outputs/x').write_text('1')")
+    assert sources["./"] != "changed while it was read"
+    assert changed == []
+
+
+@linux_only
+@pytest.mark.parametrize("made", [False, True])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "os.path.exists({!r})",
+        "os.path.isfile({!r})",
+        "Path({!r}).exists()",
+        "Path({!r}).is_file()",
+        "import contextlib\nwith contextlib.suppress(OSError): open({!r}).read()",
+    ],
+)
+def test_what_the_users_own_code_asks_about_counts_anywhere(root: Path, question: str, made: bool) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as elsewhere:
+        name = os.path.join(os.path.realpath(elsewhere), "k.txt")
+        if made:
+            Path(name).write_text("1")
+        sources, _, _, asked = seen_and_asked(root, question.format(name))
+        assert name in {**sources, **asked}, (sources, asked)
+        other, _, _, as_well = seen_and_asked(root, _by_a_package(f"os.path.exists({name!r})"))
+        assert name not in {**other, **as_well}
+
+
+@linux_only
+def test_what_is_not_there_beside_what_was_used_counts_anywhere(root: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as elsewhere:
+        folder = os.path.realpath(elsewhere)
+        Path(folder, "last.txt").write_text("1")
+        code = (
+            "import posix\nfor one in ('best.txt', 'last.txt'):\n"
+            "    try: posix.stat({0!r} + one)\n"
+            "    except OSError: continue\n"
+            "    os.open({0!r} + one, os.O_RDONLY)"
+        )
+        sources, _, _, asked = seen_and_asked(root, code.format(folder + os.sep))
+        assert (set(sources), set(asked)) == ({f"{folder}/last.txt"}, {f"{folder}/best.txt"})
+
+
+@linux_only
 def test_a_change_is_seen_after_which_size_and_time_are_put_back(root: Path) -> None:
     deed = (
         "path = root / 'weights.bin'; was = path.stat(); path.open('r+b').write(b'2'); "
@@ -459,6 +518,11 @@ def test_folders_that_an_import_looked_in_first_count(root: Path, code: str, pla
     assert {name: asked.get(name) for name in places} == places
 
 
+def _by_a_package(code: str) -> str:
+    """The code as that of an installed package, which looks for much."""
+    return f"exec(compile({code!r}, '/lib/python3/site-packages/package.py', 'exec'))"
+
+
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
@@ -466,7 +530,7 @@ def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
 ) -> None:
     name = str(tmp_path_factory.mktemp("elsewhere") / "weights.bin")
     code = (
-        f"import contextlib\nwith contextlib.suppress(OSError): open({name!r})\n"
+        f"import contextlib\nwith contextlib.suppress(OSError): {_by_a_package(f'open({name!r})')}\n"
         f"told = [dict(watched.sources(failed=failed)).get({name!r}) for failed in (False, True, False)]\n"
         "assert told == [None, 'absent', None], told"
     )
@@ -480,7 +544,7 @@ def test_what_a_failed_step_asked_about_in_vain_counts_wherever_it_would_lie(
     there = tmp_path_factory.mktemp("elsewhere")
     name = str(there / "weights.bin")
     code = (
-        f"os.path.exists({name!r}); os.path.exists({str(there)!r}); os.path.exists('/usr/lib/weights.bin')\n"
+        f"for one in ({name!r}, {str(there)!r}, '/usr/lib/weights.bin'): {_by_a_package('os.path.exists(one)')}\n"
         "watched.sources()\n"
         "told = [{name for name, _ in watched.asked(failed=failed) if name[0] == '/'} for failed in (False, True)]\n"
         f"assert told == [set(), {{{name!r}}}], told"

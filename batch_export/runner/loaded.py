@@ -12,7 +12,6 @@ import functools
 import os
 import socket
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,12 +27,12 @@ from batch_export.runner.asked_about import (
 )
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
+from batch_export.runner.heard import Heard, absolute
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import left_behind
 from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
-from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.witness import Testimony, ask, forget_since
 from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
@@ -49,11 +48,11 @@ from batch_export.sources.recorded import (
     UNREADABLE,
     current_digest,
     in_root,
+    is_listed,
     listing_digest,
     metadata_digest,
 )
 
-_LISTINGS = ("os.listdir", "os.scandir")
 _MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
 _MADE_UNHEARD = ("mkfifo", "mknod")
 """Functions of `os` that make something and raise no event."""
@@ -91,10 +90,7 @@ class LoadedFiles:
         self._opened_last: Mapping[str, Opened] = {}
         self._used: set[str] = set()
         """What is recorded, without links."""
-        self._listed: set[str] = set()
-        self._looked_into: set[str] = set()
-        """Those that the user's own code listed: of installed packages these alone count, to which others may add."""
-        self._listings_by_python: Counter[str] = Counter()
+        self._heard = Heard(self._askers)
         self._installed = set(installed)
         self._nameless: set[str] = set()
         """Files that no result names, such as our own."""
@@ -120,7 +116,8 @@ class LoadedFiles:
         """
         self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
         self._channel = None if self.unseen else channel
-        listen((*_LISTINGS, *_MADE, "open"), self._hear)
+        listen((*_MADE, "open"), self._hear)
+        self._heard.listen()
         if self._channel is None:
             for name in _MADE_UNHEARD:
                 if hasattr(os, name):
@@ -128,16 +125,7 @@ class LoadedFiles:
         sys.meta_path.append(self.missing)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _LISTINGS:
-            path = "." if arguments[0] is None else arguments[0]
-            if isinstance(path, int):
-                path = f"/proc/self/fd/{path}"
-            self._listings_by_python[_absolute(path)] += 1
-            if self._askers.count(sys._getframe(2)):
-                self._listed.add(_absolute(path))
-                if self._askers.is_users_own(sys._getframe(2)):
-                    self._looked_into.add(_absolute(path))
-        elif event in _MADE:
+        if event in _MADE:
             if self._channel is None:
                 self._note_made(event, arguments)
         elif event == "open":
@@ -147,15 +135,15 @@ class LoadedFiles:
             if (flags or 0) & _NAMELESS == _NAMELESS != 0:
                 return
             if (flags or 0) & getattr(os, "O_DIRECTORY", 0):
-                self._listings_by_python[_absolute(path)] += 1
+                self._heard.listings[absolute(path)] += 1
             elif self._channel is None:
-                self._notes.add(_absolute(path), flags or 0)
+                self._notes.add(absolute(path), flags or 0)
 
     def _noting(self, make: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(make)
         def noted(path: str | bytes | os.PathLike[str], *rest: int, dir_fd: int | None = None, **named: int) -> None:
             if dir_fd is None:
-                self._notes.make(_absolute(path))
+                self._notes.make(absolute(path))
             make(path, *rest, dir_fd=dir_fd, **named)
 
         return noted
@@ -164,8 +152,8 @@ class LoadedFiles:
         *paths, folder = [one for one in arguments if isinstance(one, str | bytes | os.PathLike)] or [""]
         if any(isinstance(one, int) and one >= 0 for one in arguments[2:]):
             return  # relative to folders that are open
-        source = _absolute(paths[0]) if event in ("os.rename", "os.link") and paths else ""
-        self._notes.make(_absolute(folder), source, replaces=event == "os.rename")
+        source = absolute(paths[0]) if event in ("os.rename", "os.link") and paths else ""
+        self._notes.make(absolute(folder), source, replaces=event == "os.rename")
 
     def modules(self) -> dict[str, str]:
         """Returns the local modules: name -> file."""
@@ -189,8 +177,9 @@ class LoadedFiles:
     ) -> tuple[tuple[str, Digest], ...]:
         """Returns the files loaded so far, sorted by name: relative to a root, or absolute outside all of them.
 
-        A file that is not there counts as such, if it was looked for in a root, or anywhere by a step that failed; what
-        this process or one that it started has made does not count.
+        A file that is not there counts as such, if it was looked for in a root, beside something that was used, by the
+        user's own code, or anywhere by a step that failed; what this process or one that it started has made does not
+        count.
 
         Args:
             searched: folders in which the metadata of distributions was looked for.
@@ -206,6 +195,7 @@ class LoadedFiles:
         located = {*modules, *sought} - self._installed
         homes = ((*folders(os.path.dirname(name)), os.path.basename(name)) for name in located)
         self._names.find_by(os.path.join(real, file) for real, installed, file in homes if not installed)
+        in_vain: dict[str, dict[str, Digest]] = {}
         data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
         self.of_packages |= data
         for name, spelled in self._of_packages.unlisted.items():
@@ -231,10 +221,15 @@ class LoadedFiles:
                     self._nameless.add(name)
                 continue
             digest = self._digest(path, opened.get(name))
-            if digest and (digest != ABSENT or failed or not recorded.startswith(os.sep)):
-                found |= dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
+            recorded_as = dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
+            if digest == ABSENT and not failed and recorded.startswith(os.sep):
+                in_vain[name] = recorded_as
+            elif digest:
+                found |= recorded_as
                 self._used.add(str(path))
-        self._sources = found | self._listings(self._listed) | self._listings(searched, METADATA_OF)
+        for name, recorded_as in in_vain.items():
+            found |= recorded_as if self._counts_elsewhere(name) else {}
+        self._sources = found | self._listings(self._heard.listed) | self._listings(searched, METADATA_OF)
         if by_path or self.has_started_python or self._uses_path(modules):
             self._sources[PATH] = path_shape.shape(self._roots)
         for place in range(len(self._roots) if self.has_started_python else 0):
@@ -242,14 +237,27 @@ class LoadedFiles:
             self._sources[listed] = current_digest(listed, self._roots, next(iter(self._avoided), Path()))
         return tuple(sorted(self._sources.items()))
 
+    def _counts_elsewhere(self, name: str, *, failed: bool = False) -> bool:
+        """Whether what was asked about outside the roots counts: where the user's own code asked, or where nothing is
+        there and it may have been in the place of what was used.
+        """
+        if name in self._heard.looked_for:
+            return True
+        folder = os.path.realpath(os.path.dirname(name.rstrip(os.sep)))
+        is_near = failed or any(folder in (one, os.path.dirname(one)) for one in self._used)
+        return is_near and not os.path.lexists(name)
+
     def _uses_path(self, modules: Collection[str]) -> bool:
         """Whether folders of the path were listed, or modules are of an archive on it."""
         begun = tuple(f"{archive}{os.sep}" for archive in path_shape.archives())
-        is_listed = any(Path(os.path.realpath(name)) in self._roots[1:] for name in self._looked_into)
+        is_listed = any(Path(os.path.realpath(name)) in self._roots[1:] for name in self._heard.looked_into)
         return is_listed or any(name.startswith(begun) for name in modules)
 
     def asked(self, *, failed: bool = False) -> tuple[tuple[str, str], ...]:
         """Returns what was asked about in the roots, without its content mattering; to be called after `sources`.
+
+        What the user's own code asked about counts elsewhere, too, and so does what is not there where `sources` counts
+        what was opened in vain.
 
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
@@ -263,7 +271,7 @@ class LoadedFiles:
             lambda name, is_data: (
                 chosen.get(name)
                 or self._names.of_asked(name, is_data=is_data)
-                or (self._names.of_absent(name) if failed else None)
+                or (self._names.of_elsewhere(name) if self._counts_elsewhere(name, failed=failed) else None)
             ),
         )
         near = states(
@@ -336,7 +344,7 @@ class LoadedFiles:
             self._asked = {(path, how): state for path, how, state in told.asked}
             self._sought = told.sought
             self.has_started_python = any(process != os.getpid() for process in told.interpreters)
-            self._listed |= self._listed_elsewhere(told)
+            self._heard.listed |= self._listed_elsewhere(told)
             return told.files
         self.of_packages = frozenset()
         for name in mapped_files():
@@ -356,7 +364,7 @@ class LoadedFiles:
             folder = os.path.abspath(name)
             for process, count in counts.items():
                 if process == os.getpid():
-                    more = count > self._listings_by_python[folder]
+                    more = count > self._heard.listings[folder]
                 else:
                     more = process not in told.interpreters or not self._is_imported_from(folder)
                 if more:
@@ -409,7 +417,7 @@ class LoadedFiles:
         for name in sorted(folders):
             real = Path(os.path.realpath(name))
             of_package = is_installed(real)
-            if not self._names.may_count(f"{name}{os.sep}") or (of_package and name not in self._looked_into):
+            if not self._names.may_count(f"{name}{os.sep}") or (of_package and name not in self._heard.looked_into):
                 continue
             recorded = str(real) if of_package else self._names.of(self._names.chosen(name, real), os.sep)
             if recorded is None:
@@ -417,7 +425,7 @@ class LoadedFiles:
             is_metadata = ending == METADATA_OF
             if os.path.isdir(real) and os.path.isdir(name):
                 try:
-                    digest = metadata_digest(real) if is_metadata else listing_digest(real, self._avoided)
+                    digest = metadata_digest(real) if is_metadata else self._listing(name, real)
                 except OSError:
                     digest = UNREADABLE
                 found[f"{recorded}{os.sep}{ending}"] = digest
@@ -427,6 +435,20 @@ class LoadedFiles:
             elif is_metadata and not os.path.exists(real):
                 found[f"{recorded}{os.sep}{ending}"] = ABSENT
         return found
+
+    def _listing(self, name: str, real: Path) -> Digest:
+        """The digest of a folder's listing, unless somebody else has made it another since it was listed first."""
+        names = frozenset(os.listdir(real))
+        changed = self._heard.entries.get(name, names) ^ names
+        by_others = [
+            one for one in changed if is_listed(real, one, self._avoided) and not self._is_made(name, real, one)
+        ]
+        return self._unsure(real, self.changed, CHANGED) if by_others else listing_digest(real, self._avoided)
+
+    def _is_made(self, name: str, real: Path, entry: str) -> bool:
+        """Whether this process or one that it started wrote to something in a folder, or made it."""
+        notes = (self._opened_last.get(os.path.join(folder, entry)) for folder in (name, str(real)))
+        return any(note is not None and note.wrote for note in notes)
 
 
 def installed_modules() -> frozenset[str]:
@@ -453,10 +475,6 @@ def _content(path: Path) -> Digest:
         return content_digest(path) if path.is_file() else ""
     except OSError:
         return UNREADABLE
-
-
-def _absolute(path: str | bytes | os.PathLike[str]) -> str:
-    return through_links_of_processes(os.path.abspath(os.fsdecode(path)))
 
 
 def _module_files() -> set[str]:

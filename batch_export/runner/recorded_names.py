@@ -160,11 +160,16 @@ class Names:
         place = os.path.join(os.path.realpath(os.path.dirname(before)), os.path.basename(before), rest)
         return found if os.path.isabs(found) or is_first(found, place, self._roots) else place
 
-    def of_absent(self, name: str) -> str | None:
-        """The name to record for what is nowhere, outside the roots; None for what is there or does not count."""
+    def of_elsewhere(self, name: str) -> str | None:
+        """The name to record for what was asked about outside the roots; None for what does not count there either.
+
+        Roots themselves, and the folders that they lie in, tell where a project lies.
+        """
         folder, file = os.path.split(name.rstrip(os.sep))
         path = os.path.join(os.path.realpath(folder), file)
-        if path.startswith(self.prefixes) or not os.path.isabs(name) or os.path.lexists(path) or file.startswith("<"):
+        if path.startswith(self.prefixes) or not os.path.isabs(name) or file.startswith("<"):
+            return None
+        if any(root.startswith(path + os.sep) for root in self.prefixes):
             return None
         return None if is_installed(Path(path)) or not self.may_count(path) else path
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
 from pathlib import Path
@@ -254,22 +254,39 @@ def _mode(path: Path) -> int:
 def listing_digest(folder: Path, avoided: Sequence[Path]) -> Digest:
     """Returns the digest of what a folder's listing tells: names, and which are folders or links.
 
-    Caches, logs, what tools leave behind and what leads to one of `avoided` do not count.
-
     Raises:
         OSError: the folder cannot be listed.
     """
     real = Path(os.path.realpath(folder))
-    aside = {one.relative_to(real).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(real)}
-    found: list[tuple[str, bool | str, bool]] = []
+    aside = _aside(real, avoided)
     with os.scandir(real) as entries:  # a way with as many links as may be followed leads no further
-        for entry in entries:
-            name = entry.name
-            if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
-                continue
-            if (name,) not in aside and not is_side_file(entry.path):
-                found.append((name, *_form(entry)))
+        found = [(one.name, *_form(one)) for one in entries if _is_listed(one.name, one.path, aside)]
     return digest_value(sorted(found))
+
+
+def is_listed(folder: Path, name: str, avoided: Sequence[Path]) -> bool:
+    """Returns whether a name counts in a folder's listing.
+
+    Caches, logs, what tools leave behind and what leads to one of `avoided` do not.
+
+    Args:
+        folder: without links.
+        name: of something in it.
+        avoided: folders.
+    """
+    return _is_listed(name, os.path.join(folder, name), _aside(folder, avoided))
+
+
+def _is_listed(name: str, path: str, aside: Container[str]) -> bool:
+    if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
+        return False
+    return name not in aside and not is_side_file(path)
+
+
+def _aside(folder: Path, avoided: Sequence[Path]) -> set[str]:
+    """The names in a folder that lead to one of several folders."""
+    inside = (one.relative_to(folder).parts[:1] for one in map(Path.resolve, avoided) if one.is_relative_to(folder))
+    return {part for parts in inside for part in parts}
 
 
 def _form(entry: os.DirEntry[str]) -> tuple[bool | str, bool]:

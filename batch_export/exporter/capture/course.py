@@ -35,7 +35,7 @@ from batch_export.exporter.capture.real_sizes import real_sizes
 from batch_export.exporter.capture.refusals import narrower, one_only
 from batch_export.exporter.capture.refused_again import is_in_vain
 from batch_export.exporter.capture.second_looks import Untried, otherwise_beyond
-from batch_export.exporter.capture.size_conditions import equalities_met
+from batch_export.exporter.capture.size_conditions import conditions_met
 from batch_export.exporter.capture.size_decisions import any_decision, any_equality, decisions_as_data
 from batch_export.exporter.capture.strategies import ASSUMING, BOTH_WAYS, NON_STRICT, STRICT, TRACE
 from batch_export.exporter.capture.taken_crops import any_crop, crops_taken
@@ -282,7 +282,7 @@ class Course:
         for is_real, inputs in itertools.product((False, True), several):  # a way may fail at one of them alone
             if is_real and not met:
                 return
-            with real_sizes(examples, self.request.asked) if is_real else equalities_met(met):
+            with real_sizes(examples, self.request.asked) if is_real else conditions_met(met):
                 captured = self._decided(inputs, strategies)
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
                 continue

@@ -135,7 +135,7 @@ class _Path:
     def _decide(self, decision: Decision) -> None:
         """Takes a decision; of sizes that are equal on this way the capture knows that they are."""
         condition = size_conditions.noted(decision.asked.node) if self.is_real else None
-        if not size_conditions.is_of_equality(condition):
+        if condition is None:
             self.decisions.append(decision)
             return
         self.decisions.append(replace(decision, condition=condition))

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import sympy
 
-from batch_export.exporter.capture import guard_points
+from batch_export.exporter.capture import chosen_points, guard_points
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.guard_points import Point
 from batch_export.exporter.capture.guard_symbols import AskedAxis, Symbols
@@ -134,11 +134,11 @@ def _judged(
         return guard
     made = trials.at_some(points, guard.expression)
     if guard.reason:
-        digits = ((point, trials.at(point)) for point in guard_points.of_each_digit(points))
+        digits = ((point, trials.at(point)) for point in chosen_points.of_each_digit(points))
         made += [(point, trial) for point, trial in digits if trial is not None]
         made += trials.at_named()
     if all(trial.outcome is Outcome.REFUSED for _, trial in made):  # perhaps for another reason: not a multiple, say
-        likely = guard_points.likely(points, others, symbols, trials.resizing.example)
+        likely = chosen_points.likely(points, others, symbols, trials.resizing.example)
         made += trials.at_some(likely)
     vain = [(point, trial) for point, trial in made if trial.outcome is Outcome.NOTHING]
     made = [(point, trial) for point, trial in made if trial.outcome is not Outcome.NOTHING]

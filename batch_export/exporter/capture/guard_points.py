@@ -40,17 +40,8 @@ _EVERY = 4000
 """How many sizes of one axis are tried at most because a condition is known from them."""
 _PAIRED = 32
 """How many of the sizes that a condition names are tried where it has two axes."""
-_FAR = (2, 5)
-_WHOLE = 3
-"""How many sizes are tried at which a fraction is whole."""
-_EMPTY = 3
-"""How many sizes without elements are tried."""
-_FURTHER = (2, 5, 20, 100)
-"""How many times as long as the example's axes those are that stand for larger sizes."""
 _CONVERSIONS = frozenset({"TruncToInt", "CeilToInt", "FloorToInt", "RoundToInt", "RoundDecimal"})
 """What torch calls the steps from a number that was computed from sizes to an integer."""
-_LOOKED_AT = 400
-"""Sizes at which other conditions are evaluated too."""
 
 
 def against(expression: object, symbols: Symbols, example: Mapping[str, int]) -> list[Point] | None:
@@ -209,37 +200,6 @@ def _within(sizes: Sequence[int], low: int, high: int | None, near: int | None) 
     return sorted({one for one in (*sizes, *further, *ends) if one >= low and (high is None or one <= high)})
 
 
-def likely(
-    points: Sequence[Point], others: Sequence[object], symbols: Symbols, example: Mapping[str, int]
-) -> list[Point]:
-    """Those of many sizes that a model is more likely to take: multiples of the example's, and where other guards hold.
-
-    Args:
-        points: sizes at which one guard is false.
-        others: further conditions of the same program.
-        symbols: what their symbols are.
-        example: axis -> its size in the example.
-    """
-    multiples = [
-        point
-        for point in points
-        if all(size and size % example.get(axis, size) == 0 for axis, size in point.items() if example.get(axis, size))
-    ]
-    codes = [(code, symbol_names(one)) for one in others if (code := python_code(one)) is not None]
-    held = [point for point in points[:_LOOKED_AT] if all(_holds(*one, symbols, {**example, **point}) for one in codes)]
-    return [*choose(multiples, example, 4), *choose(held, example, 4)]
-
-
-def of_each_digit(points: Sequence[Point]) -> list[Point]:
-    """Small sizes of one axis, one for each last digit: text is looked at by its characters."""
-    found: dict[int, Point] = {}
-    for point in points:
-        (size,) = point.values() if len(point) == 1 else (0,)
-        if size > 1:
-            found.setdefault(size % 10, point)
-    return list(found.values())
-
-
 def one_is_false(conditions: Sequence[object], symbols: Symbols, point: Mapping[str, int]) -> bool:
     """Whether one of some conditions is false at some sizes; one that cannot be evaluated there is not."""
     for one in conditions:
@@ -259,10 +219,11 @@ def all_hold(conditions: Sequence[object], symbols: Symbols, sizes: Mapping[str,
     """Whether conditions are true at sizes of the axes as messages call them; one that cannot be evaluated is not."""
     point = {**sizes, **{one: sizes[axis.text] for one, axis in symbols.axes.items() if axis.text in sizes}}
     codes = [(python_code(one), symbol_names(one)) for one in conditions]
-    return all(code is not None and _holds(code, names, symbols, point) for code, names in codes)
+    return all(code is not None and holds_at(code, names, symbols, point) for code, names in codes)
 
 
-def _holds(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
+def holds_at(code: Any, names: Sequence[str], symbols: Symbols, point: Mapping[str, int]) -> bool:
+    """Whether the code of a condition is true at some sizes; where it cannot be evaluated, it is not."""
     try:
         return bool(eval(code, dict(FUNCTIONS), {name: symbols.value(name, point) for name in names}))
     except (ArithmeticError, KeyError, NameError, TypeError, ValueError):
@@ -301,74 +262,3 @@ def fixes_number(expression: object) -> bool:
     if not isinstance(expression, sympy.Eq) or not any(side.is_number for side in expression.args):
         return False
     return any(type(part).__name__ in _CONVERSIONS for part in sympy.preorder_traversal(expression))
-
-
-def far_of(expression: object) -> Sequence[int]:
-    """How many times as long as in the example axes have to be before a guard shows what it takes away.
-
-    A number that was converted from sizes (`int(x.shape[1] * 1.3)`) is a constant of the capture, whatever the model
-    does with it: it may be a limit that much larger sizes reach first.
-    """
-    return _FURTHER if fixes_number(expression) else _FAR
-
-
-def whole(points: Sequence[Point], expression: object) -> list[Point]:
-    """Those of many sizes at which a fraction that a guard takes for a constant is a whole number, a few of them.
-
-    What a model asks of a fraction (`(n / 7).is_integer()`, `int(n / 7) == n / 7`) is answered otherwise there alone.
-    """
-    if not isinstance(expression, sympy.Eq) or not any(isinstance(side, sympy.Float) for side in expression.args):
-        return []
-    numbers = {int(one) for one in expression.atoms(sympy.Integer)} - {-1, 0, 1}
-    return [one for one in points if any(size and size % number == 0 for size in one.values() for number in numbers)][
-        :_WHOLE
-    ]
-
-
-def choose(points: Sequence[Point], example: Mapping[str, int], count: int, far: Sequence[int] = _FAR) -> list[Point]:
-    """A few of many sizes: the smallest, the nearest to the example on either side, and some spread over the rest.
-
-    Two of them are far above the example: a number that a capture took for a constant often shows there only
-    (`x[:, :int(x.shape[1] * 1.3)]` is the whole of a shorter x). Sizes at which few axes differ from the example come
-    first: what differs there is the guard's doing. Those with an axis of no elements come last: one for each of a few
-    axes, since with all of them empty there is nothing to differ.
-    """
-
-    def strangeness(point: Point) -> tuple[int, int]:
-        others = [(size, example.get(axis, size)) for axis, size in point.items()]
-        return (sum(size != there for size, there in others), sum(abs(size - there) for size, there in others))
-
-    empty = [point for point in points if 0 in point.values()]
-    full = sorted((point for point in points if 0 not in point.values()), key=strangeness)
-    sides: dict[bool, list[Point]] = {True: [], False: []}
-    for one in full:
-        sides[sum(one.values()) < sum(example.get(axis, 0) for axis in one)].append(one)
-    below, above = sides[True], sides[False]
-    fewest = min((strangeness(one)[0] for one in full), default=0)
-    smallest = sorted((one for one in full if strangeness(one)[0] == fewest), key=lambda one: sum(one.values()))
-    wanted = [*smallest[:1], *below[:1], *above[:1]]
-    wanted += [one for times in far for one in _far(above, example, times)]
-    wanted += [*smallest[1:2], *above[1:2], *below[1:2]]
-    step = max(1, len(full) // count)
-    wanted += full[::step]
-    chosen: list[Point] = []
-    for point in wanted:
-        if point not in chosen:
-            chosen.append(point)
-    return [*chosen[: count + len(far) - len(_FAR)], *_empty(empty, example)]
-
-
-def _empty(points: Sequence[Point], example: Mapping[str, int]) -> list[Point]:
-    """Sizes with as few axes without elements as may be: for each of a few such axes the nearest to the example."""
-    nearest: dict[tuple[str, ...], Point] = {}
-    for point in sorted(points, key=lambda one: sum(abs(size - example.get(axis, size)) for axis, size in one.items())):
-        nearest.setdefault(tuple(sorted(axis for axis, size in point.items() if size == 0)), point)
-    return [nearest[axes] for axes in sorted(nearest, key=len)[:_EMPTY]]
-
-
-def _far(points: Sequence[Point], example: Mapping[str, int], times: int) -> list[Point]:
-    """The first of some sizes that has an axis some times as long as the example's."""
-    found = (
-        one for one in points if any(size >= times * max(2, example.get(axis, size)) for axis, size in one.items())
-    )
-    return list(itertools.islice(found, 1))

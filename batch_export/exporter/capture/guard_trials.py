@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch.utils import _pytree as pytree
 
-from batch_export.exporter.capture import guard_points, named_in_texts
+from batch_export.exporter.capture import chosen_points, named_in_texts
 from batch_export.exporter.capture.assertions import without_assertions
 from batch_export.exporter.capture.fake_runs import fake_run
 from batch_export.exporter.capture.guard_points import Point
@@ -331,9 +331,10 @@ class Trials:
         model computes may grow with the square of a size.
         """
         known = [point for point in points if self._key(point) in self._known]
-        far = guard_points.far_of(expression)
-        several = guard_points.choose(points, self.resizing.example, _TRIED, far)
-        chosen = [*several, *guard_points.whole(points, expression), *known]
+        far = chosen_points.far_of(expression)
+        several = chosen_points.choose(points, self.resizing.example, _TRIED, far)
+        further = chosen_points.of_each_kind(points, expression, self._symbols, self.resizing.example)
+        chosen = [*several, *chosen_points.whole(points, expression), *further, *known]
         found: list[tuple[Point, Trial]] = []
         failing = math.inf
         for point in chosen:
@@ -355,7 +356,7 @@ class Trials:
         which the example answered only the first one.
         """
         example = self.resizing.example
-        few = [point for point in guard_points.choose(points, example, _TRIED // 2) if 0 not in point.values()]
+        few = [point for point in chosen_points.choose(points, example, _TRIED // 2) if 0 not in point.values()]
         alike = [{**dict.fromkeys(example, max(point.values())), **point} for point in few]
         longer = [
             {**{axis: times * size + 1 for axis, size in example.items()}, **point}

@@ -29,6 +29,7 @@ from batch_export.exporter.capture.size_answers import CALLED, IDENTICAL, KEPT, 
 
 _PACKAGES = re.compile(r"[/\\\\](site|dist)-packages[/\\\\]")
 _COMPARES, _GIVES = "IS_OP", "LOAD_CONST"
+_PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
 
 
 @contextlib.contextmanager
@@ -127,9 +128,14 @@ def _written_once(code: CodeType, file: str) -> tuple[CodeType | None, ast.Funct
 
 class _Comparisons(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """`same is True`, `same is not False`."""
+        """`same is True`, `same is not False`, `same is other is True`."""
         self.generic_visit(node)
-        return _called(node) or node
+        parted = _parted(node)
+        calls = [_called(one) for one in parted]
+        if not any(calls):
+            return node
+        values = [call or one for call, one in zip(calls, parted, strict=True)]
+        return values[0] if len(values) == 1 else ast.copy_location(ast.BoolOp(ast.And(), values), node)
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         """`match n == m:` with a case that is True or False."""
@@ -139,6 +145,19 @@ class _Comparisons(ast.NodeTransformer):
             asked = ast.Call(ast.Name(MATCHED, ast.Load()), [node.subject], [])
             node.subject = ast.fix_missing_locations(ast.copy_location(asked, node.subject))
         return node
+
+
+def _parted(node: ast.Compare) -> list[ast.Compare]:
+    """`a is b is c` as `a is b` and `b is c`, where what stands between may be read twice."""
+    operands = [node.left, *node.comparators]
+    if not all(map(_may_be_read_twice, operands[1:-1])):
+        return [node]
+    pairs = zip(operands, node.ops, operands[1:], strict=False)
+    return [ast.copy_location(ast.Compare(left, [kind], [right]), node) for left, kind, right in pairs]
+
+
+def _may_be_read_twice(node: ast.expr) -> bool:
+    return all(isinstance(one, _PLAIN) for one in ast.walk(node))
 
 
 def _called(node: ast.Compare) -> ast.expr | None:

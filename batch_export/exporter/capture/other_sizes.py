@@ -103,13 +103,30 @@ class Resizing:
         return inputs
 
     def at_other_numbers(self, sizes: Mapping[str, int]) -> Iterator[Inputs]:
-        """Inputs at other sizes whose whole numbers are 0, and such as are made of the example's own elements."""
+        """Inputs at other sizes: with lengths as whole numbers, with zeros, and made of the example's own elements."""
         alike = self.like_example(sizes)
+        if alike is not None and (of_lengths := self._of_lengths(alike, sizes)) is not None:
+            yield of_lengths
         for inputs in (self.at(sizes), alike) if self._has_numbers else ():
             if inputs is not None:
                 yield pytree.tree_map_only(torch.Tensor, _whole_as_zero, inputs)
         if alike is not None:
             yield alike
+
+    def _of_lengths(self, alike: Inputs, sizes: Mapping[str, int]) -> Inputs | None:
+        """The same with lengths up to a new size; None where no whole numbers go up to a size in the example."""
+        made, spec = pytree.tree_flatten(alike)
+        found = False
+        for position in self._positions:
+            leaf = self._leaves[position]
+            most = int(leaf.max()) if leaf.numel() and _is_whole(leaf) and bool((leaf >= 0).all()) else 0
+            axis = next((one for one, size in self.example.items() if size == most and one in sizes), None)
+            if axis is not None and most > 1 and made[position].numel():
+                scaled = (made[position] * sizes[axis] // most).clamp(min=min(1, sizes[axis]))
+                made[position] = torch.where(made[position] == made[position].max(), sizes[axis], scaled).to(leaf.dtype)
+                found = True
+        inputs: Inputs = pytree.tree_unflatten(made, spec)
+        return inputs if found else None
 
     @property
     def _has_numbers(self) -> bool:

@@ -99,6 +99,9 @@ def _kept(node: torch.fx.Node) -> Iterator[sympy.Basic]:
         return
     given: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
     axes = [given] if isinstance(given, int) else list(given)
+    left = node.meta.get("val")
+    if isinstance(left, torch.Tensor) and value.dim() - left.dim() == len(axes):
+        return  # on a way on which they are 1 all of them are dropped
     for axis in axes:
         size: Any = value.shape[axis] if value.dim() else 1
         if isinstance(size, torch.SymInt) and not size.node.expr.is_number:

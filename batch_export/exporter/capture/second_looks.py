@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from batch_export.errors import CaptureError, DynamicShapeError
-from batch_export.exporter.capture import guard_points, idle_operators
+from batch_export.exporter.capture import chosen_points, guard_points, idle_operators
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.capture.examples import Examples
 from batch_export.exporter.capture.guards import Guard
@@ -89,7 +89,7 @@ def otherwise_beyond(
         own = {text: name for name, text in names.items()}
         regions: list[Sequence[Guard]] = []
         for turn in range(_TURNS):  # between two such sizes there may be one at which the model does something else
-            chosen = guard_points.choose(filled, near, _POINTS)[:: -1 if turn % 2 else 1]  # near, then far
+            chosen = chosen_points.choose(filled, near, _POINTS)[:: -1 if turn % 2 else 1]  # near, then far
             inputs = next(
                 examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
             )
@@ -106,9 +106,7 @@ def otherwise_beyond(
                 if several:
                     yield guard
                 break
-            asked = (
-                {one.condition for one in other.guards} - {one.condition for one in captured.guards} if alone else ()
-            )
+            asked = _conditions(other, {}) - _conditions(captured, {name: at[name] for name in alone}) if alone else ()
             is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
             unknown = [one for one in other.harmful if not _is_searched(one, filled, own)]
             if unknown or asked or (is_otherwise and differs(inputs)):
@@ -194,6 +192,23 @@ def _left_out_alone(guard: Guard) -> Sequence[str]:
     sides = guard.expression.args if isinstance(guard.expression, sympy.Ne) else ()
     names = [str(one) for one in sides if isinstance(one, sympy.Symbol)]
     return names if len(names) == 1 and any(isinstance(one, sympy.Integer) for one in sides) else []
+
+
+def _conditions(captured: Captured, sizes: Mapping[str, int]) -> set[str]:
+    """The conditions of a program, each at some sizes of its symbols, on axes as messages call them."""
+    symbols = captured.symbols
+    found = set()
+    for guard in captured.guards:
+        expression = guard.expression
+        if symbols is None or not isinstance(expression, sympy.Basic):
+            found.add(guard.condition)
+            continue
+        known: dict[sympy.Basic, sympy.Basic] = {}
+        for one in expression.free_symbols:
+            name = str(one)
+            known[one] = sympy.Integer(sizes[name]) if name in sizes else sympy.Symbol(symbols.text(name), integer=True)
+        found.add(str(expression.xreplace(known)))
+    return found
 
 
 def _is_asked(place: str) -> bool:

@@ -69,10 +69,12 @@ def _compared(left: Any, kind: str, right: Any) -> Any:
         dtype = torch.int64 if is_whole else torch.float64
         if torch.compiler.is_dynamo_compiling():  # which reads no memory of other graphs
             return KINDS[kind](*[_tensor(one, dtype) for one in sides])
+        condition = size_conditions.compared(left, kind, right)
+        if condition in (sympy.true, sympy.false):
+            return bool(condition)
         asked, key = _asked_before(), (kind, *(str(one) for one in sides))
         if key not in asked:
-            made = KINDS[kind](*[_tensor(one, dtype) for one in sides])
-            asked[key] = _of_sizes(asked, made, size_conditions.compared(left, kind, right))
+            asked[key] = _of_sizes(asked, KINDS[kind](*[_tensor(one, dtype) for one in sides]), condition)
         return asked[key]
     return KINDS[kind](*sides)
 

@@ -60,13 +60,12 @@ def note(answer: object, condition: sympy.Basic | None) -> None:
     """Notes what a truth value stands for."""
     if condition is not None and isinstance(answer, torch.SymBool) and answer.node.shape_env is not None:
         vars(answer.node.shape_env).setdefault(_NOTED, {})[answer.node.expr] = condition
-        if is_of_equality(condition):
-            _MET.get([]).append(condition)
+        _MET.get([]).append(condition)
 
 
 @contextlib.contextmanager
-def equalities_met(met: list[sympy.Basic]) -> Iterator[None]:
-    """Within, a list gets the conditions that are asked for and ask what a size is equal to."""
+def conditions_met(met: list[sympy.Basic]) -> Iterator[None]:
+    """Within, a list gets the conditions that are asked for."""
     earlier = _MET.set(met)
     try:
         yield
@@ -79,12 +78,6 @@ def noted(node: SymNode) -> sympy.Basic | None:
     table = vars(node.shape_env).get(_NOTED, {}) if node.shape_env is not None else {}
     found: sympy.Basic | None = table.get(node.expr)
     return found
-
-
-def is_of_equality(condition: sympy.Basic | None) -> bool:
-    """Whether a condition asks what a size is equal to, perhaps beside other things."""
-    asked = condition.atoms(sympy.Eq, sympy.Ne) if condition is not None else ()
-    return any(side.is_Symbol for one in asked for side in one.args)
 
 
 def equalities(condition: Any, *, holds: bool) -> list[Equality]:

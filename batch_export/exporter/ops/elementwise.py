@@ -171,10 +171,16 @@ def same_real(self: ir.Value) -> RecordedValue:
 
 
 @lowering("batch_export_sizes::of_size")
-def same_of_size(self: ir.Value, size: object, stride: object) -> RecordedValue:
-    """A tensor of which the program knows on one way what some of its sizes are: the value itself."""
-    del size, stride
-    return op.Identity(self)
+def same_of_size(self: ir.Value, size: Sequence[object], stride: object) -> RecordedValue:
+    """A tensor of which the program knows on one way what some of its sizes are: the value itself.
+
+    Where one is a number there it becomes another value: that size is neither free there nor fixed elsewhere.
+    """
+    del stride
+    numbers = [
+        one if isinstance(one, int) and axes.fixed_size(self, place) is None else 0 for place, one in enumerate(size)
+    ]
+    return op.Reshape(self, op.Constant(value_ints=numbers)) if any(numbers) else op.Identity(self)
 
 
 @lowering("prims::view_of", "prims::alias", is_complex=True)

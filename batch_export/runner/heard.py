@@ -1,0 +1,98 @@
+"""What Python tells of this process: the folders that it lists, with what they held, and what the user's own code looks
+for.
+
+Python's events and a few of its functions are heard; paths and names leave. The kernel (`witness.py`) tells of more,
+but not for whose sake, nor before a listing what the folder held.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import posixpath
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from batch_export.runner.askers import Askers
+from batch_export.runner.audited import listen
+from batch_export.runner.spellings import through_links_of_processes
+
+_LISTINGS = ("os.listdir", "os.scandir")
+_QUESTIONS = ("exists", "isdir", "isfile", "islink", "lexists", "getsize")
+"""Functions of `os.path` by which code asks about one path."""
+
+
+class Heard:
+    """Listens to Python.
+
+    Args:
+        askers: tell who asks.
+
+    Attributes:
+        listed: the folders whose listings count.
+        looked_into: those that the user's own code listed.
+        listings: how often each folder was listed by Python.
+        entries: the names in a folder when it was listed first, where that counts.
+        looked_for: what the user's own code opened or asked about, in vain or not.
+    """
+
+    def __init__(self, askers: Askers) -> None:
+        self.listed: set[str] = set()
+        self.looked_into: set[str] = set()
+        self.listings: Counter[str] = Counter()
+        self.entries: dict[str, frozenset[str]] = {}
+        self.looked_for: set[str] = set()
+        self._askers = askers
+        self._listing = threading.local()
+
+    def listen(self) -> None:
+        """Starts listening; there is no way to stop."""
+        listen(_LISTINGS, self._hear_listing)
+        listen(("open",), self._hear_opening)
+        for name in _QUESTIONS:
+            setattr(posixpath, name, self._noting(getattr(posixpath, name)))
+        pathlib.Path.stat = self._noting(pathlib.Path.stat)  # type: ignore[method-assign]
+
+    def _hear_listing(self, _: str, arguments: tuple[Any, ...]) -> None:
+        path = "." if arguments[0] is None else arguments[0]
+        name = absolute(f"/proc/self/fd/{path}" if isinstance(path, int) else path)
+        self.listings[name] += 1
+        frame = sys._getframe(2)
+        if getattr(self._listing, "is_ours", False) or not self._askers.count(frame):
+            return
+        self.listed.add(name)
+        if self._askers.is_users_own(frame):
+            self.looked_into.add(name)
+        if name not in self.entries:
+            self._listing.is_ours = True
+            try:
+                self.entries[name] = frozenset(os.listdir(name))
+            except OSError:  # as whoever lists it will hear
+                pass
+            finally:
+                self._listing.is_ours = False
+
+    def _hear_opening(self, _: str, arguments: tuple[Any, ...]) -> None:
+        self._note(arguments[0], sys._getframe(2))
+
+    def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(ask)
+        def noted(path: Any, *rest: Any, **named: Any) -> Any:
+            self._note(path, sys._getframe(1))
+            return ask(path, *rest, **named)
+
+        return noted
+
+    def _note(self, path: object, frame: FrameType | None) -> None:
+        if isinstance(path, str | bytes | os.PathLike) and self._askers.is_users_own(frame):
+            self.looked_for.add(absolute(path))
+
+
+def absolute(path: str | bytes | os.PathLike[str]) -> str:
+    """Returns a path as it is recorded."""
+    return through_links_of_processes(os.path.abspath(os.fsdecode(path)))
