@@ -424,8 +424,19 @@ def test_a_listing_that_somebody_changes_later_is_never_taken_for_what_was_liste
 
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
-def test_what_a_model_itself_adds_to_a_listed_folder_changes_nothing_of_it(root: Path, how: str) -> None:
-    code = "os.listdir('.'); open('more.txt', 'w').close(); os.mkdir('more'); somebody_else()"
+@pytest.mark.parametrize(
+    "doing",
+    [
+        "open('more.txt', 'w').close(); os.mkdir('more')",
+        "os.unlink('ours.txt')",
+        "os.rename('ours.txt', 'theirs.txt')",
+        "Path('ours.txt').replace('theirs.txt')",
+        "import shutil; shutil.rmtree('sources')",
+        "import shutil; shutil.copytree('sources', 'copied')",
+    ],
+)
+def test_what_a_model_itself_does_in_a_listed_folder_changes_nothing_of_it(root: Path, doing: str, how: str) -> None:
+    code = f"os.listdir('.'); {doing}; somebody_else()"
     sources, changed, _ = seen(root, code, how, "(root / 'outputs/x').write_text('1')")
     assert sources["./"] != "changed while it was read"
     assert changed == []

@@ -23,6 +23,7 @@ from batch_export.runner.audited import listen
 from batch_export.runner.spellings import through_links_of_processes
 
 _LISTINGS = ("os.listdir", "os.scandir")
+_REMOVALS = ("os.remove", "os.rmdir", "os.rename")
 _QUESTIONS = ("exists", "isdir", "isfile", "islink", "lexists", "getsize")
 """Functions of `os.path` by which code asks about one path."""
 
@@ -38,6 +39,7 @@ class Heard:
         looked_into: those that the user's own code listed.
         listings: how often each folder was listed by Python.
         entries: the names in a folder when it was listed first, where that counts.
+        removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
     """
 
@@ -46,6 +48,7 @@ class Heard:
         self.looked_into: set[str] = set()
         self.listings: Counter[str] = Counter()
         self.entries: dict[str, frozenset[str]] = {}
+        self.removed: set[str] = set()
         self.looked_for: set[str] = set()
         self._askers = askers
         self._listing = threading.local()
@@ -54,6 +57,7 @@ class Heard:
         """Starts listening; there is no way to stop."""
         listen(_LISTINGS, self._hear_listing)
         listen(("open",), self._hear_opening)
+        listen(_REMOVALS, self._hear_removal)
         for name in _QUESTIONS:
             setattr(posixpath, name, self._noting(getattr(posixpath, name)))
         pathlib.Path.stat = self._noting(pathlib.Path.stat)  # type: ignore[method-assign]
@@ -76,6 +80,12 @@ class Heard:
                 pass
             finally:
                 self._listing.is_ours = False
+
+    def _hear_removal(self, event: str, arguments: tuple[Any, ...]) -> None:
+        path, folder = arguments[0], arguments[2 if event == "os.rename" else 1]
+        if isinstance(path, str | bytes | os.PathLike):
+            start = f"/proc/self/fd/{folder}" if isinstance(folder, int) and folder >= 0 else os.curdir
+            self.removed.add(absolute(os.path.join(start, os.fsdecode(path))))
 
     def _hear_opening(self, _: str, arguments: tuple[Any, ...]) -> None:
         self._note(arguments[0], sys._getframe(2))

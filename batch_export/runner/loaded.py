@@ -30,10 +30,11 @@ from batch_export.runner.audited import listen
 from batch_export.runner.heard import Heard, absolute
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import left_behind
+from batch_export.runner.listed_folders import Listings, listed_elsewhere
 from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
-from batch_export.runner.witness import Testimony, ask, forget_since
+from batch_export.runner.witness import ask, forget_since
 from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
@@ -48,9 +49,6 @@ from batch_export.sources.recorded import (
     UNREADABLE,
     current_digest,
     in_root,
-    is_listed,
-    listing_digest,
-    metadata_digest,
 )
 
 _MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
@@ -227,9 +225,14 @@ class LoadedFiles:
             elif digest:
                 found |= recorded_as
                 self._used.add(str(path))
+        listings = Listings(self._names, self._heard, self._avoided, opened)
+        found |= listings.digests(self._heard.listed) | listings.digests(searched, METADATA_OF)
+        self._used |= listings.used
+        for changed in listings.changed:
+            self._unsure(changed, self.changed, CHANGED)
         for name, recorded_as in in_vain.items():
             found |= recorded_as if self._counts_elsewhere(name) else {}
-        self._sources = found | self._listings(self._heard.listed) | self._listings(searched, METADATA_OF)
+        self._sources = found
         if by_path or self.has_started_python or self._uses_path(modules):
             self._sources[PATH] = path_shape.shape(self._roots)
         for place in range(len(self._roots) if self.has_started_python else 0):
@@ -344,7 +347,7 @@ class LoadedFiles:
             self._asked = {(path, how): state for path, how, state in told.asked}
             self._sought = told.sought
             self.has_started_python = any(process != os.getpid() for process in told.interpreters)
-            self._heard.listed |= self._listed_elsewhere(told)
+            self._heard.listed |= listed_elsewhere(told, self._heard, self._roots)
             return told.files
         self.of_packages = frozenset()
         for name in mapped_files():
@@ -353,30 +356,6 @@ class LoadedFiles:
         self._notes.mark()
         self._sought = self._notes.sought
         return self._notes.files
-
-    def _listed_elsewhere(self, told: Testimony) -> set[str]:
-        """The folders that were listed by code other than Python's, in this process or one that it started.
-
-        Where another process executes Python, folders from which it may import are left out.
-        """
-        found = set()
-        for name, counts in told.listed.items():
-            folder = os.path.abspath(name)
-            for process, count in counts.items():
-                if process == os.getpid():
-                    more = count > self._heard.listings[folder]
-                else:
-                    more = process not in told.interpreters or not self._is_imported_from(folder)
-                if more:
-                    found.add(folder)
-        return found
-
-    def _is_imported_from(self, folder: str) -> bool:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            return True
-        return Path(os.path.realpath(folder)) in self._roots or any(name.endswith(".py") for name in names)
 
     def _digest(self, path: Path, note: Opened | None) -> Digest:
         """The digest to record; empty for what was made here."""
@@ -411,44 +390,6 @@ class LoadedFiles:
             self._told.add(str(path))
             names.append(str(path))
         return digest
-
-    def _listings(self, folders: Collection[str], ending: str = "") -> dict[str, Digest]:
-        found: dict[str, Digest] = {}
-        for name in sorted(folders):
-            real = Path(os.path.realpath(name))
-            of_package = is_installed(real)
-            if not self._names.may_count(f"{name}{os.sep}") or (of_package and name not in self._heard.looked_into):
-                continue
-            recorded = str(real) if of_package else self._names.of(self._names.chosen(name, real), os.sep)
-            if recorded is None:
-                continue
-            is_metadata = ending == METADATA_OF
-            if os.path.isdir(real) and os.path.isdir(name):
-                try:
-                    digest = metadata_digest(real) if is_metadata else self._listing(name, real)
-                except OSError:
-                    digest = UNREADABLE
-                found[f"{recorded}{os.sep}{ending}"] = digest
-                if further := self._names.of_project(real, f"{os.sep}{ending}"):
-                    found[further] = digest
-                self._used.add(str(real))
-            elif is_metadata and not os.path.exists(real):
-                found[f"{recorded}{os.sep}{ending}"] = ABSENT
-        return found
-
-    def _listing(self, name: str, real: Path) -> Digest:
-        """The digest of a folder's listing, unless somebody else has made it another since it was listed first."""
-        names = frozenset(os.listdir(real))
-        changed = self._heard.entries.get(name, names) ^ names
-        by_others = [
-            one for one in changed if is_listed(real, one, self._avoided) and not self._is_made(name, real, one)
-        ]
-        return self._unsure(real, self.changed, CHANGED) if by_others else listing_digest(real, self._avoided)
-
-    def _is_made(self, name: str, real: Path, entry: str) -> bool:
-        """Whether this process or one that it started wrote to something in a folder, or made it."""
-        notes = (self._opened_last.get(os.path.join(folder, entry)) for folder in (name, str(real)))
-        return any(note is not None and note.wrote for note in notes)
 
 
 def installed_modules() -> frozenset[str]:
