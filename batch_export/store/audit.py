@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batch_export.digest import Digest
+from batch_export.store import earlier
 from batch_export.store.content import POINTER_SUFFIX
 from batch_export.store.entry import Entry, read_entry
 from batch_export.store.quarantine import content_of, quarantine
@@ -52,9 +53,10 @@ def audit(store: Store) -> Audit:
     entries: list[Entry] = []
     for path in sorted(store.actions.glob("*/*.json")):
         entry = read_entry(path)
-        if entry is None or entry.result.key != path.stem:
+        key = earlier.key_of(path)
+        if entry is None or entry.result.key != key:
             if path.exists():
-                corrupted.append(_aside(store, path, path.stem))
+                corrupted.append(_aside(store, path, key))
         else:
             entries.append(entry)
     files = size = unnamed = 0

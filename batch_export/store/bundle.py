@@ -63,9 +63,9 @@ def _opened(path: Path) -> contextlib.AbstractContextManager[BinaryIO]:
 def _packed(store: Store, tar: tarfile.TarFile, keys: Collection[Digest] | None, local_only: Collection[str]) -> Moved:
     written: set[Digest] = set()
     entries = left_out = size = 0
-    for _, entry in store.entries():
+    for place, entry in store.entries():
         key = entry.result.key
-        if keys is not None and key not in keys:
+        if place != store.entry_path(key) or (keys is not None and key not in keys):
             continue
         if entry.result.mnemonic in local_only or entry.result.attempts or not store.is_complete(entry):
             left_out += 1

@@ -25,7 +25,7 @@ from batch_export.sources import distributions, file_digests
 from batch_export.sources.recorded import changes
 from batch_export.spec import StoreSpec
 from batch_export.steps import LOCAL
-from batch_export.store import layout
+from batch_export.store import earlier, layout
 from batch_export.store.adopt import adopt
 from batch_export.store.content import ContentStore
 from batch_export.store.entry import STORE_FORMAT, Entry, encode_entry, read_entry
@@ -192,16 +192,24 @@ class Store:
     def _find_here(self, key: Digest) -> Found | None:
         path = self.entry_path(key)
         entry = read_entry(path)
-        if entry is None or entry.result.key != key or not self.is_complete(entry):
-            return None
-        own = bool(self.run) and entry.run == self.run
-        if entry.result.attempts and not own:
-            return None  # it took several tries: another run tries for itself
-        if next(changes(entry.result, self.source_roots, self.root), None) is not None:
-            return None
+        if entry is None or not self._holds(entry, key):
+            entry = earlier.recall(path, lambda one: self._holds(one, key), self.root / "tmp")
+            if entry is None:
+                return None
         with suppress(OSError):  # a read-only store serves all the same; `gc` then sees the time of writing
             os.utime(path)
-        return Found(entry.result, own)
+        return Found(entry.result, self._is_own(entry))
+
+    def _holds(self, entry: Entry, key: Digest) -> bool:
+        """Whether an entry is that of a key, complete, and what its action was seen to use is as it was."""
+        if entry.result.key != key or not self.is_complete(entry):
+            return False
+        if entry.result.attempts and not self._is_own(entry):
+            return False  # it took several tries: another run tries for itself
+        return next(changes(entry.result, self.source_roots, self.root), None) is None
+
+    def _is_own(self, entry: Entry) -> bool:
+        return bool(self.run) and entry.run == self.run
 
     def _fetch(self, key: Digest, remote: Remote) -> bool:
         data = remote.read(f"actions/{key[:2]}/{key}.json")
@@ -298,6 +306,7 @@ class Store:
         """Writes an entry; everything that it names is stored already."""
         path = self.entry_path(entry.result.key)
         make_room(self.root, path, entry.result.key)
+        earlier.keep(path, entry)
         write_atomic(path, encode_entry(entry), self.root / "tmp")
 
     def _send(self, entry: Entry, remote: Remote) -> None:
@@ -340,7 +349,7 @@ class Store:
         shutil.rmtree(scratch, ignore_errors=True)
 
     def entries(self) -> Iterator[tuple[Path, Entry]]:
-        """Goes through the readable entries of the action cache."""
+        """Goes through the readable entries of the action cache, earlier ones of an action among them."""
         for path in sorted(self.actions.glob("*/*.json")):
             entry = read_entry(path)
             if entry is not None:
