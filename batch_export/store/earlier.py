@@ -33,14 +33,17 @@ def key_of(path: Path) -> str:
 def keep(path: Path, new: Entry) -> None:
     """Keeps the entry of an action for which a new one is about to be written, if it may hold again.
 
-    It takes a free place, or that of the earlier entry that was used least recently.
+    What one run executes twice, since its children need not know of one another, is kept once. It takes a free place,
+    or that of the earlier entry that was used least recently.
 
     Args:
         path: of the action's entry.
         new: the entry to come.
     """
     there = read_entry(path)
-    if there is None or _seen(there) == _seen(new) or not _NEVER_AGAIN.isdisjoint(dict(there.result.sources).values()):
+    if there is None or (new.run and there.run == new.run) or _seen(there) == _seen(new):
+        return
+    if not _NEVER_AGAIN.isdisjoint(dict(there.result.sources).values()):
         return
     free = min(places(path), key=_last_used)
     try:

@@ -28,8 +28,8 @@ _STEPS = 4
 """Sizes that are changed one after the other until all decisions are as they should be."""
 _BESIDE = (1, -1, 0, 2)
 """How far from a size another one is that is larger, smaller or equal, in a question beside."""
-_FURTHER = (1, 2, 3)
-"""How far from a size it is no more."""
+_FURTHER, _PERIOD = 3, 64
+"""How far from a size it is no more, and up to which number of a question it goes on by one."""
 
 Sizes = dict[str, int]
 
@@ -78,11 +78,10 @@ def _changes(decision: Decision, values: Mapping[Any, Any]) -> Iterator[tuple[An
     """Symbols with sizes that may make a decision real."""
     pairs = size_conditions.equalities(decision.condition, holds=decision.taken)
     unequal = [pair for pair in pairs if pair[0].xreplace(values) != pair[1].xreplace(values)]
-    for one, other in unequal:
-        for symbol, value in ((one, other.xreplace(values)), (other, one.xreplace(values))):
-            if symbol.is_Symbol and value.is_Integer:
-                yield symbol, int(value)
-    if unequal or decision.condition is None:
+    sides = [one for pair in unequal for one in (pair, pair[::-1])]
+    known = [(symbol, other.xreplace(values)) for symbol, other in sides if symbol.is_Symbol]
+    yield from ((symbol, int(value)) for symbol, value in known if value.is_Integer)
+    if known or decision.condition is None:
         return
     for relation in sorted(decision.condition.atoms(Relational), key=str):
         for one, other in (relation.args, relation.args[::-1]):
@@ -90,7 +89,9 @@ def _changes(decision: Decision, values: Mapping[Any, Any]) -> Iterator[tuple[An
             if one.is_Symbol and value.is_Integer:
                 yield from ((one, int(value) + step) for step in _BESIDE)
     symbols = sorted(decision.condition.free_symbols, key=str)
-    yield from ((symbol, int(values[symbol]) + step) for symbol in symbols for step in _FURTHER)
+    periods = [int(abs(one)) for one in decision.condition.atoms(sympy.Integer) if abs(one) <= _PERIOD]
+    steps = range(1, max([_FURTHER, *periods]) + 1)  # up to the next multiple
+    yield from ((symbol, int(values[symbol]) + step) for symbol in symbols for step in steps)
     yield from ((symbol, 1) for symbol in symbols)  # which stands beside any other
 
 
