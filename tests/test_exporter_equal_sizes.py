@@ -116,7 +116,27 @@ def single(q: Tensor, k: Tensor) -> Tensor:
     return q.mean(1) - k.mean(1)
 
 
+def nested(q: Tensor, k: Tensor) -> Tensor:
+    if q.size(1) > k.size(1):
+        if q.size(1) > 3:
+            return (q[:, : k.size(1)] + k).sum(1)
+        return (q[:, : k.size(1)] * k).sum(1)
+    if k.size(1) > 3:
+        return (q - k[:, : q.size(1)]).sum(1)
+    return (q * k).sum(1) if q.size(1) == k.size(1) else q.sum(1) - k.sum(1)
+
+
+def of_multiples(q: Tensor, k: Tensor) -> Tensor:
+    """On each way the new shape is one for what holds of the remainder there."""
+    rest = q.shape[1] % 2
+    if rest == 0:
+        return q.reshape(q.shape[0], -1, 8).sum(1) + k.sum()
+    q = q[:, :-1] if q.shape[1] > 1 else F.pad(q, (0, 0, 0, rest))
+    return q.reshape(q.shape[0], -1, 8).sum(1) - k.sum()
+
+
 _WAYS = [causal, added, several, written, resized, beside, kept, chosen, matched, longer, longer_or_shorter, single]
+_WAYS += [nested, of_multiples]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

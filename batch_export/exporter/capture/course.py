@@ -279,9 +279,12 @@ class Course:
         strategies = [one for one in self._unassuming if one[0] in (NON_STRICT, BOTH_WAYS)]
         several = [inputs for inputs in (given, *others) if inputs is not None]
         met: list[sympy.Basic] = []
+        others_said: list[str] | None = None
         for is_real, inputs in itertools.product((False, True), several):  # a way may fail at one of them alone
             if is_real and not met:
                 return
+            if is_real and others_said is None:  # what is said of sizes that are no way's comes last
+                others_said, self.reasons[:] = [*self.reasons], []
             with real_sizes(examples, self.request.asked) if is_real else conditions_met(met):
                 captured = self._decided(inputs, strategies)
             if captured is None or captured.symbols is None or not self._holds_everywhere(captured):
@@ -289,6 +292,7 @@ class Course:
             trials = Trials(captured.traced, captured.symbols, self.request.module, *inputs)
             if trials.holds_at(self.request.not_held) and self._is_model(captured):
                 yield captured
+        self.reasons.extend(others_said or ())
 
     def _is_model(self, captured: Captured) -> bool:
         """Whether a program of code that was written anew is the model, at the example and at other sizes."""

@@ -133,7 +133,7 @@ class _Path:
         return taken
 
     def _decide(self, decision: Decision) -> None:
-        """Takes a decision; of sizes that are equal on this way the capture knows that they are."""
+        """Takes a decision; of sizes the capture knows then what holds of them on this way."""
         condition = size_conditions.noted(decision.asked.node) if self.is_real else None
         if condition is None:
             self.decisions.append(decision)
@@ -142,9 +142,9 @@ class _Path:
         if not self.decisions[-1].is_real:
             raise OneWayOnlyError(f"the sizes of the example are not those of this side of {decision.text}")
         environment: Any = decision.asked.node.shape_env
-        for pair in size_conditions.equalities(condition, holds=decision.taken):
-            if isinstance(equal := sympy.Eq(*pair), sympy.Eq):
-                environment.evaluate_expr(equal)
+        for held in size_conditions.held(condition, holds=decision.taken):
+            if held.free_symbols:
+                environment.evaluate_expr(held)
 
 
 def _truth(node: SymNode) -> SymNode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from batch_export.exporter.capture.held_sizes import hold_sizes
 from batch_export.exporter.capture.levels import Fork, Level, Planner
 from batch_export.exporter.capture.numbered_values import with_others
 from batch_export.exporter.capture.path_tree import Constant, Tree
+from batch_export.exporter.capture.size_conditions import Equality
 from batch_export.exporter.capture.way_sizes import WHERE_EQUAL, Sizes
 
 
@@ -42,6 +43,7 @@ class MergedPaths(torch.nn.Module):
         self._planner = Planner(tree, shares=shares)
         self._ways = tree.ways
         self._sizes = Sizes()
+        self._equal: tuple[Equality, ...] = ()
         self._hold(module)
 
         def forward(*args: object, **kwargs: object) -> object:
@@ -107,8 +109,14 @@ class MergedPaths(torch.nn.Module):
             args, kwargs = with_others((call.args, call.kwargs), lambda one: self._value(one, values))
             with fx_traceback.set_current_meta(call.node):
                 target = self._sizes_among(values).where_equal if call.target == WHERE_EQUAL else call.target
-                values[step] = target(*args, **kwargs)
+                values[step] = self._as_here(target(*args, **kwargs), values)
         return [one.value if isinstance(one, Constant) else values[one] for one in level.results]
+
+    def _as_here(self, value: object, values: Mapping[int, Any]) -> object:
+        """A value as one of the sizes that are equal on all ways here, where no one symbol says so (`min(n, m)`)."""
+        if not self._equal or not isinstance(value, torch.Tensor):
+            return value
+        return self._sizes_among(values).where_equal(value, self._equal)
 
     def _value(self, number: int, values: Mapping[int, object]) -> object:
         return values[number] if number in values else self._planner.numbers.submodules[number]
@@ -152,13 +160,20 @@ class MergedPaths(torch.nn.Module):
         """The inputs' sizes, where values are computed."""
         return replace(self._sizes, tensors=tuple(values[key] for key in self._keys))
 
-    def _known_behind(self, fork: Fork, is_true: bool) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def _known_behind(self, fork: Fork, is_true: bool) -> Iterator[None]:
         """Within, what holds on all ways of a branch is known."""
         way = self._planner.behind.get((fork.asked, is_true))
         mode = detect_fake_mode(list(self._sizes.tensors))
         if way is None or mode is None or mode.shape_env is None:
-            return contextlib.nullcontext()
-        return self._sizes.taken_for_granted(way, mode.shape_env)
+            yield
+            return
+        before, self._equal = self._equal, way.equal
+        try:
+            with self._sizes.taken_for_granted(way, mode.shape_env):
+                yield
+        finally:
+            self._equal = before
 
     def _of_same_sizes(
         self, results: tuple[object, ...], fork: Fork, is_true: bool, values: Mapping[int, Any]

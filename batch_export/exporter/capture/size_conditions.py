@@ -16,7 +16,9 @@ from typing import Any
 
 import sympy
 import torch
+from sympy.core.relational import Relational
 from torch.fx.experimental.sym_node import SymNode
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -91,24 +93,51 @@ def equalities(condition: Any, *, holds: bool) -> list[Equality]:
     return []
 
 
+def held(condition: Any, *, holds: bool) -> list[Any]:
+    """The comparisons that are true where a condition holds, or does not."""
+    known = condition if holds else sympy.Not(condition)
+    return [one for one in parts(known) if isinstance(one, Relational)]
+
+
 def parts(condition: Any) -> list[Any]:
     """The conditions that hold where all of one holds."""
     return list(condition.args) if isinstance(condition, sympy.And) else [condition]
 
 
-def ties(pairs: Iterable[Equality]) -> dict[sympy.Symbol, sympy.Basic]:
-    """Symbols with what they are where some things are equal; what says of no one symbol what it is says nothing."""
+def ties(pairs: Iterable[Equality]) -> dict[Any, Any]:
+    """What sizes are where some things are equal: symbols, and expressions that say of no one symbol what it is."""
     found: dict[sympy.Symbol, Any] = {}
+    others: dict[Any, Any] = {}
     for pair in pairs:
+        if (multiple := _of_remainder(*pair) or _of_remainder(*pair[::-1])) and not multiple.keys() & found.keys():
+            found |= multiple
+            continue
         one, other = (side.xreplace(found) for side in pair)
         if one.is_Symbol and not other.has(one):
             new = {one: other}
         elif other.is_Symbol and not one.has(other):
             new = {other: one}
         else:
+            simple, longer = sorted((one, other), key=lambda side: (sympy.count_ops(side), str(side)))
+            if simple != longer and not longer.is_Atom:
+                others[longer] = simple
             continue
         found = {**{symbol: value.xreplace(new) for symbol, value in found.items()}, **new}
-    return found
+    known = {longer.xreplace(found): simple.xreplace(found) for longer, simple in others.items()}
+    return {**found, **{longer: simple for longer, simple in known.items() if longer != simple and not longer.is_Atom}}
+
+
+def _of_remainder(remainder: Any, value: Any) -> dict[Any, Any]:
+    """A size of which a remainder is known, as its multiple and that: `n % 4 == 1` is `n == 4 * (n // 4) + 1`.
+
+    `-n % 4 == 1` is `n == 4 * ((n + 1) // 4) - 1`.
+    """
+    if not isinstance(remainder, (Mod, PythonMod)) or not value.is_Integer or not remainder.args[1].is_Integer:
+        return {}
+    size, period = remainder.args
+    if size.is_Symbol:
+        return {size: period * FloorDiv(size, period) + value}
+    return {-size: period * FloorDiv(value - size, period) - value} if (-size).is_Symbol else {}
 
 
 def names(environment: Any) -> dict[sympy.Symbol, sympy.Symbol]:
