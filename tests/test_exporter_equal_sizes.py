@@ -135,8 +135,16 @@ def of_multiples(q: Tensor, k: Tensor) -> Tensor:
     return q.reshape(q.shape[0], -1, 8).sum(1) - k.sum()
 
 
+def windowed(q: Tensor, k: Tensor) -> Tensor:
+    """Asks of sizes on a line on which tensors are compared."""
+    row, column = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None]
+    allowed = column <= row
+    allowed = allowed & (column > row - 2) if q.shape[1] > k.shape[1] else allowed
+    return (q @ k.transpose(1, 2)).masked_fill(~allowed, -1e4).softmax(-1)
+
+
 _WAYS = [causal, added, several, written, resized, beside, kept, chosen, matched, longer, longer_or_shorter, single]
-_WAYS += [nested, of_multiples]
+_WAYS += [nested, of_multiples, windowed]
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -171,6 +171,11 @@ def seen_and_asked(root: Path, code: str, how: str = "", deed: str = "") -> tupl
     return sources, changed, unseen, asked
 
 
+def _by_a_package(code: str) -> str:
+    """The code as that of an installed package, which looks for much."""
+    return f"exec(compile({code!r}, '/lib/python3/site-packages/package.py', 'exec'))"
+
+
 READ = {"weights.bin"}
 TRY = "import contextlib\nwith contextlib.suppress(OSError):"
 SHELL = "import subprocess; subprocess.run(['sh', '-c', {!r}], check=True)"
@@ -451,6 +456,8 @@ def test_what_a_model_itself_does_in_a_listed_folder_changes_nothing_of_it(root:
         "os.path.isfile({!r})",
         "Path({!r}).exists()",
         "Path({!r}).is_file()",
+        "os.access({!r}, os.R_OK)",
+        "import contextlib\nwith contextlib.suppress(OSError): os.stat({!r})",
         "import contextlib\nwith contextlib.suppress(OSError): open({!r}).read()",
     ],
 )
@@ -463,6 +470,42 @@ def test_what_the_users_own_code_asks_about_counts_anywhere(root: Path, question
         assert name in {**sources, **asked}, (sources, asked)
         other, _, _, as_well = seen_and_asked(root, _by_a_package(f"os.path.exists({name!r})"))
         assert name not in {**other, **as_well}
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_what_a_package_opens_in_vain_for_the_users_own_code_counts_anywhere(root: Path, how: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as elsewhere:
+        name = os.path.join(os.path.realpath(elsewhere), "last.pt")
+        code = f"import contextlib\nwith contextlib.suppress(OSError): {_by_a_package(f'open({name!r})')}"
+        sources, _, _ = seen(root, code, how)
+        assert sources[name] == ABSENT
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+def test_our_own_runs_count_for_nothing(root: Path, how: str) -> None:
+    """A model that looks through its project finds more of them each time."""
+    found = []
+    for number in (1, 2):
+        run = root / "made/2026-11-30" / f"05-17-30-12{number}"
+        run.mkdir(parents=True)
+        (run / "records.jsonl").write_text("")
+        for name, text in (("history.sqlite", ""), (".gitignore", "*")):
+            (root / "made" / name).write_text(text)
+        latest = root / "made/latest"
+        latest.unlink(missing_ok=True)
+        latest.symlink_to(run.relative_to(root / "made"))
+        code = (
+            "import glob; glob.glob('**/*.py', recursive=True); [*Path('.').rglob('*')]; os.path.exists('made/latest')"
+        )
+        sources, changed, _, asked = seen_and_asked(root, code, how)
+        assert not changed
+        found.append((sources, asked))
+    assert found[0] == found[1]
+    (root / "made/2026-11-30/05-17-30").mkdir()  # Hydra's own
+    other, _, _, _ = seen_and_asked(root, "os.listdir('made')", how)
+    assert other["made/"] != found[0][0]["made/"]
 
 
 @linux_only
@@ -529,11 +572,6 @@ def test_folders_that_an_import_looked_in_first_count(root: Path, code: str, pla
     assert {name: asked.get(name) for name in places} == places
 
 
-def _by_a_package(code: str) -> str:
-    """The code as that of an installed package, which looks for much."""
-    return f"exec(compile({code!r}, '/lib/python3/site-packages/package.py', 'exec'))"
-
-
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
@@ -541,7 +579,8 @@ def test_what_a_failed_step_opened_in_vain_counts_wherever_it_would_lie(
 ) -> None:
     name = str(tmp_path_factory.mktemp("elsewhere") / "weights.bin")
     code = (
-        f"import contextlib\nwith contextlib.suppress(OSError): {_by_a_package(f'open({name!r})')}\n"
+        "threading.excepthook = lambda _: None\n"
+        f"one = threading.Thread(target=open, args=({name!r},)); one.start(); one.join()\n"  # for nobody's sake
         f"told = [dict(watched.sources(failed=failed)).get({name!r}) for failed in (False, True, False)]\n"
         "assert told == [None, 'absent', None], told"
     )
@@ -632,7 +671,8 @@ def test_a_users_extended_attributes_count_beside_the_content(root: Path, questi
         pytest.param("os.fchdir(os.open('{}', 0)); open('w.txt')", True, id="entered by its descriptor"),
         pytest.param("open('{}/../v1/w.txt')", True, id="a way up"),
         pytest.param("os.listdir('{}')", True, id="listed"),
-        pytest.param("os.path.realpath('{}')", False, id="resolved, of no use"),
+        pytest.param("os.path.realpath('{}')", True, id="resolved by the user's own code"),
+        pytest.param(_by_a_package("os.path.realpath('{}')"), False, id="resolved by a package, of no use"),
     ],
 )
 @pytest.mark.parametrize("place", ["outside", "inside"])

@@ -56,6 +56,12 @@ class Askers:
         file = frame.f_code.co_filename
         return file.startswith(_ZOO) or not file.startswith(_OWN)
 
+    def is_for_user(self, frame: FrameType | None) -> bool:
+        """Returns whether the call that was made in `frame` is of such code, or of a library that it called."""
+        while frame is not None and (_is_standard(frame) or _is_installed(frame)):
+            frame = frame.f_back
+        return self.is_users_own(frame)
+
     def count(self, frame: FrameType | None, *, importing: bool = False) -> bool:
         """Returns whether the call that was made in `frame` counts.
 

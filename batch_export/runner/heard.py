@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
-import posixpath
 import sys
 import threading
 from collections import Counter
@@ -24,8 +22,10 @@ from batch_export.runner.spellings import through_links_of_processes
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
-_QUESTIONS = ("exists", "isdir", "isfile", "islink", "lexists", "getsize")
-"""Functions of `os.path` by which code asks about one path."""
+_QUESTIONS = ("stat", "lstat", "access", "readlink")
+"""Functions of `os` by which code asks about one path; those of `os.path` and `pathlib` call them."""
+_SUPPORTED = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)
+"""What tells which functions take which arguments."""
 
 
 class Heard:
@@ -41,6 +41,7 @@ class Heard:
         entries: the names in a folder when it was listed first, where that counts.
         removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
+        opened: what was opened on its behalf, in vain or not.
     """
 
     def __init__(self, askers: Askers) -> None:
@@ -50,6 +51,7 @@ class Heard:
         self.entries: dict[str, frozenset[str]] = {}
         self.removed: set[str] = set()
         self.looked_for: set[str] = set()
+        self.opened: set[str] = set()
         self._askers = askers
         self._listing = threading.local()
 
@@ -58,9 +60,12 @@ class Heard:
         listen(_LISTINGS, self._hear_listing)
         listen(("open",), self._hear_opening)
         listen(_REMOVALS, self._hear_removal)
-        for name in _QUESTIONS:
-            setattr(posixpath, name, self._noting(getattr(posixpath, name)))
-        pathlib.Path.stat = self._noting(pathlib.Path.stat)  # type: ignore[method-assign]
+        for name in filter(functools.partial(hasattr, os), _QUESTIONS):
+            own = getattr(os, name)
+            noting = self._noting(own)
+            for functions in _SUPPORTED:
+                functions.update({noting} if own in functions else ())
+            setattr(os, name, noting)
 
     def _hear_listing(self, _: str, arguments: tuple[Any, ...]) -> None:
         path = "." if arguments[0] is None else arguments[0]
@@ -88,7 +93,10 @@ class Heard:
             self.removed.add(absolute(os.path.join(start, os.fsdecode(path))))
 
     def _hear_opening(self, _: str, arguments: tuple[Any, ...]) -> None:
-        self._note(arguments[0], sys._getframe(2))
+        path, frame = arguments[0], sys._getframe(2)
+        self._note(path, frame)
+        if isinstance(path, str | bytes | os.PathLike) and self._askers.is_for_user(frame):
+            self.opened.add(absolute(path))
 
     def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(ask)

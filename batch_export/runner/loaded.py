@@ -231,7 +231,7 @@ class LoadedFiles:
         for changed in listings.changed:
             self._unsure(changed, self.changed, CHANGED)
         for name, recorded_as in in_vain.items():
-            found |= recorded_as if self._counts_elsewhere(name) else {}
+            found |= recorded_as if name in self._heard.opened or self._counts_elsewhere(name) else {}
         self._sources = found
         if by_path or self.has_started_python or self._uses_path(modules):
             self._sources[PATH] = path_shape.shape(self._roots)

@@ -19,6 +19,7 @@ from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUF
 from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.places import models_dir
 from batch_export.sources.recorded import beside, first_of, in_root, is_first, is_of_modules
+from batch_export.sources.run_folders import is_in_run
 
 _OWN = str(PACKAGE) + os.sep
 _OF_PROJECTS = (".git", "pyproject.toml", "setup.py", "setup.cfg")
@@ -75,7 +76,7 @@ class Names:
 
     def is_ignored(self, path: str) -> bool:
         """Whether nothing is noted of a path."""
-        return path.startswith(self._ignored)
+        return path.startswith(self._ignored) or is_in_run(path)
 
     def may_count(self, name: str, note: Opened | None = None, *, is_data: bool = False) -> bool:
         """Whether a path is that of something which is recorded.
@@ -88,7 +89,7 @@ class Names:
         name = without_ways_up(name)
         if name.endswith(LEFT_BEHIND_SUFFIXES) and not (is_data or (note is not None and note.is_data())):
             return False
-        if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
+        if _is_derived(name) or self.is_ignored(name) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from batch_export.action import ActionResult
 from batch_export.digest import Digest, digest_value
-from batch_export.sources import distributions, path_shape, pythons_variables, start_up
+from batch_export.sources import distributions, path_shape, pythons_variables, run_folders, start_up
 from batch_export.sources.asked import ABSENT, state_now
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, content_digest, is_side_file
 from batch_export.sources.module_forms import ModuleStates, is_found, is_of_module
@@ -51,7 +51,7 @@ __pycache__ .git .hg .svn .gitignore .gitattributes .DS_Store .directory .cache 
 _OF_TOOLS = frozenset(_TOOLS.split())
 """What editors, shells, tests and version control leave in a folder, none of it for a model."""
 _OF_MODULES = frozenset({*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES, ".so"})
-_UNLISTED = BYTECODE_SUFFIXES + LEFT_BEHIND_SUFFIXES
+_UNLISTED = (*BYTECODE_SUFFIXES, *LEFT_BEHIND_SUFFIXES, "~", ".swp", ".swo", ".swx")
 _BEGIN_OF_TOOLS = (".nfs", ".~", ".#", ".coverage.", ".fuse_hidden", ".goutputstream-")
 _SESSION = """
 PATH PWD OLDPWD SHLVL _ TERM COLORTERM COLUMNS LINES NO_COLOR FORCE_COLOR TMPDIR TEMP TMP LANG LANGUAGE LC_ALL
@@ -280,7 +280,7 @@ def is_listed(folder: Path, name: str, avoided: Sequence[Path]) -> bool:
 def _is_listed(name: str, path: str, aside: Container[str]) -> bool:
     if name in _OF_TOOLS or name.startswith(_BEGIN_OF_TOOLS) or name.endswith(_UNLISTED):
         return False
-    return name not in aside and not is_side_file(path)
+    return name not in aside and not is_side_file(path) and not run_folders.is_of_runs(path)
 
 
 def _aside(folder: Path, avoided: Sequence[Path]) -> set[str]:

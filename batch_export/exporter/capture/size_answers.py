@@ -119,8 +119,10 @@ def _tensor(size: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _number(value: Any) -> Any:
-    """`int(value)` of a truth value, which is a number that the data say where sizes decide."""
-    return value.to(torch.int64).item() if isinstance(value, Tensor) else int(value)
+    """`int(value)` of a truth value, which is a number that the data say where sizes decide; a mask as it is."""
+    if isinstance(value, Tensor):
+        return value if value.dim() else value.to(torch.int64).item()
+    return int(value)
 
 
 def _flag(answer: Any) -> Any:
