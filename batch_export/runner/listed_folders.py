@@ -90,7 +90,11 @@ class Listings:
         for name in sorted(folders):
             real = Path(os.path.realpath(name))
             of_package = is_installed(real)
-            if not self.names.may_count(f"{name}{os.sep}") or (of_package and name not in self.heard.looked_into):
+            if (
+                self.names.is_of_run(name)
+                or not self.names.may_count(f"{name}{os.sep}")
+                or (of_package and name not in self.heard.looked_into)
+            ):
                 continue
             recorded = str(real) if of_package else self.names.of(self.names.chosen(name, real), os.sep)
             if recorded is None:

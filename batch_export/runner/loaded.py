@@ -265,10 +265,11 @@ class LoadedFiles:
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
         """
-        asked: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
+        missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
+        asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}
         chosen = self._links_to_what_was_used()
         found = states(
-            asked | self._asked,
+            asked,
             self._opened_last,
             self._sources,
             lambda name, is_data: (
@@ -278,7 +279,7 @@ class LoadedFiles:
             ),
         )
         near = states(
-            asked | self._asked,
+            asked,
             self._opened_last,
             self._sources,
             lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),

@@ -76,7 +76,11 @@ class Names:
 
     def is_ignored(self, path: str) -> bool:
         """Whether nothing is noted of a path."""
-        return path.startswith(self._ignored) or is_in_run(path)
+        return path.startswith(self._ignored)
+
+    def is_of_run(self, path: str) -> bool:
+        """Whether a path lies in the folder of a run of ours, and our roots do not: its being there tells nothing."""
+        return is_in_run(path) and not any(is_in_run(str(root)) for root in self._roots)
 
     def may_count(self, name: str, note: Opened | None = None, *, is_data: bool = False) -> bool:
         """Whether a path is that of something which is recorded.
@@ -89,7 +93,7 @@ class Names:
         name = without_ways_up(name)
         if name.endswith(LEFT_BEHIND_SUFFIXES) and not (is_data or (note is not None and note.is_data())):
             return False
-        if _is_derived(name) or self.is_ignored(name) or _RUNTIME_STATE in name or is_side_file(name):
+        if _is_derived(name) or name.startswith(self._ignored) or _RUNTIME_STATE in name or is_side_file(name):
             return False
         return name.startswith(self.prefixes) or not _is_foreign(name)
 

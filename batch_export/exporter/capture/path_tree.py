@@ -125,7 +125,10 @@ class Gathered:
         if choice.decision.condition is not None:
             number = self.numbers.condition(condition_of(choice.decision), self._line_of(asked))
             for side, behind in ((True, choice.if_true), (False, choice.if_false)):
-                self.behind[number, side] = known_on_all([self.known[id(way)] for way in behind.ways])
+                known = [self.known[id(way)] for way in behind.ways]
+                if (number, side) in self.behind:  # it is asked behind another decision as well
+                    known.append(self.behind[number, side])
+                self.behind[number, side] = known_on_all(known)
             return number
         (only,) = asked if len(asked) == 1 else (None,)
         if not isinstance(only, int):

@@ -26,6 +26,8 @@ from batch_export.exporter.capture.other_inputs import Inputs
 
 _STEPS = 4
 """Sizes that are changed one after the other until all decisions are as they should be."""
+_MOST = 1000
+"""How many sizes are looked at."""
 _BESIDE = (1, -1, 0, 2)
 """How far from a size another one is that is larger, smaller or equal, in a question beside."""
 _FURTHER, _PERIOD = 3, 64
@@ -53,15 +55,33 @@ class RealSizes:
         texts = {symbol: axes[str(symbol)].text for symbol in environment.backed_var_to_val if str(symbol) in axes}
         given = {text: int(environment.backed_var_to_val[symbol]) for symbol, text in texts.items()}
         asked = [one for one in decisions if one.condition is not None and one.condition.free_symbols <= texts.keys()]
-        for sizes in _fitting(asked, texts, given, _STEPS):
+        for sizes in _fitting(asked, texts, given, _STEPS, {}):
             made = self.examples.at(sizes)
             if made is not None and not refusal(self.examples.module, *made):
                 return made
         return None
 
 
-def _fitting(decisions: Sequence[Decision], texts: Mapping[Any, str], sizes: Sizes, steps: int) -> Iterator[Sizes]:
-    """Sizes at which decisions are real, made of others in a few steps."""
+def _fitting(
+    decisions: Sequence[Decision],
+    texts: Mapping[Any, str],
+    sizes: Sizes,
+    steps: int,
+    seen: dict[tuple[int, ...], int],
+) -> Iterator[Sizes]:
+    """Sizes at which decisions are real, made of others in a few steps.
+
+    Args:
+        decisions: with conditions.
+        texts: symbols -> axes as messages call them.
+        sizes: of these axes.
+        steps: how many more there may be.
+        seen: sizes that were looked at, with the steps that were left then.
+    """
+    key = tuple(sizes.values())
+    if seen.get(key, -1) >= steps or len(seen) == _MOST:
+        return
+    seen[key] = steps
     values = {symbol: sympy.Integer(sizes[text]) for symbol, text in texts.items()}
     wrong = [
         one for one in decisions if one.condition is not None and bool(one.condition.xreplace(values)) != one.taken
@@ -71,7 +91,7 @@ def _fitting(decisions: Sequence[Decision], texts: Mapping[Any, str], sizes: Siz
         return
     for symbol, size in _changes(wrong[0], values) if steps else ():
         if size >= 0 and size != sizes[texts[symbol]]:
-            yield from _fitting(decisions, texts, {**sizes, texts[symbol]: size}, steps - 1)
+            yield from _fitting(decisions, texts, {**sizes, texts[symbol]: size}, steps - 1, seen)
 
 
 def _changes(decision: Decision, values: Mapping[Any, Any]) -> Iterator[tuple[Any, int]]:
