@@ -13,6 +13,7 @@ from batch_export.store import Store, earlier, open_store
 from batch_export.store.audit import audit
 from batch_export.store.bundle import export_tar, import_tar
 from batch_export.store.collection import collect
+from batch_export.store.entry import read_entry
 
 ACTION = Action("Reference", (("name", "model"),), "Reference model")
 
@@ -77,6 +78,24 @@ def test_an_earlier_result_without_its_files_does_not_count(store: Store) -> Non
     assert found(store) is None
     write(store, "branch")
     assert found(store) == "branch"
+
+
+def test_what_cannot_be_put_in_front_does_not_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the entry itself, as an export does, would read the other result."""
+    execute(store, "main")
+    execute(store, "branch")
+    write(store, "main")
+    with monkeypatch.context() as patched:
+        patched.setattr(earlier, "write_atomic", _refused)
+        assert found(store) is None
+    assert found(store) == "main"
+    entry = read_entry(store.entry_path(ACTION.key))
+    assert entry is not None
+    assert entry.result.facts["data"] == "main"
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError
 
 
 def test_earlier_results_are_sound_entries_that_are_collected_and_stay_here(store: Store, tmp_path: Path) -> None:

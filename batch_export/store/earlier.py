@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from batch_export.errors import StoreError
 from batch_export.sources.recorded import CHANGED, PASSING, UNREADABLE
 from batch_export.store.entry import Entry, read_entry
 from batch_export.store.files import write_atomic
@@ -53,7 +54,7 @@ def keep(path: Path, new: Entry) -> None:
 
 
 def recall(path: Path, holds: Callable[[Entry], bool], scratch: Path) -> Entry | None:
-    """Puts an earlier entry that holds in the place of an action's entry; None where none does.
+    """Puts an earlier entry that holds in the place of an action's entry; None where none does, or that fails.
 
     Args:
         path: of the action's entry.
@@ -71,8 +72,8 @@ def recall(path: Path, holds: Callable[[Entry], bool], scratch: Path) -> Entry |
                 write_atomic(place, before, scratch)
             else:
                 place.unlink(missing_ok=True)
-        except OSError:  # a store that is only read serves all the same
-            pass
+        except (OSError, StoreError):  # who reads the entry itself would read another result
+            return None
         return found
     return None
 
