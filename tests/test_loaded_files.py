@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from batch_export.action import ActionResult
+from batch_export.runner.left_behind import is_temporary
 from batch_export.runner.loaded import LoadedFiles
 from batch_export.runner.recorded_names import Names
 from batch_export.sources.asked import ABSENT, of_a_step, state_now
@@ -480,6 +481,26 @@ def test_what_a_package_opens_in_vain_for_the_users_own_code_counts_anywhere(roo
         code = f"import contextlib\nwith contextlib.suppress(OSError): {_by_a_package(f'open({name!r})')}"
         sources, _, _ = seen(root, code, how)
         assert sources[name] == ABSENT
+
+
+@linux_only
+@pytest.mark.skipif(is_temporary(str(Path.home() / "x"), ()), reason="the home folder is one for temporary files")
+@pytest.mark.parametrize(
+    "looked",
+    [
+        _by_a_package("os.path.exists(name)"),
+        "from safetensors import safe_open\ntry: safe_open(name, 'pt')\nexcept OSError: pass",
+    ],
+    ids=["asked by a library", "opened by Rust"],
+)
+def test_what_others_look_for_in_vain_counts_where_data_lie(root: Path, looked: str) -> None:
+    with tempfile.TemporaryDirectory(dir=Path.home()) as elsewhere:
+        folder = os.path.realpath(elsewhere)
+        (Path(folder) / ".cache").mkdir()
+        for name, counts in (("last.w", True), (".cache/last.w", False), ("none/last.w", False)):
+            path = os.path.join(folder, name)
+            sources, _, _, asked = seen_and_asked(root, f"name = {path!r}\n{looked}")
+            assert (path in {**sources, **asked}) is counts, name
 
 
 @linux_only

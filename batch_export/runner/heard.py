@@ -41,7 +41,8 @@ class Heard:
         entries: the names in a folder when it was listed first, where that counts.
         removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
-        opened: what was opened on its behalf, in vain or not.
+        for_user: what a library asked about on its behalf.
+        opened: what a library opened so.
     """
 
     def __init__(self, askers: Askers) -> None:
@@ -51,6 +52,7 @@ class Heard:
         self.entries: dict[str, frozenset[str]] = {}
         self.removed: set[str] = set()
         self.looked_for: set[str] = set()
+        self.for_user: set[str] = set()
         self.opened: set[str] = set()
         self._askers = askers
         self._listing = threading.local()
@@ -93,22 +95,23 @@ class Heard:
             self.removed.add(absolute(os.path.join(start, os.fsdecode(path))))
 
     def _hear_opening(self, _: str, arguments: tuple[Any, ...]) -> None:
-        path, frame = arguments[0], sys._getframe(2)
-        self._note(path, frame)
-        if isinstance(path, str | bytes | os.PathLike) and self._askers.is_for_user(frame):
-            self.opened.add(absolute(path))
+        self._note(arguments[0], sys._getframe(2), self.opened)
 
     def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(ask)
         def noted(path: Any, *rest: Any, **named: Any) -> Any:
-            self._note(path, sys._getframe(1))
+            self._note(path, sys._getframe(1), self.for_user)
             return ask(path, *rest, **named)
 
         return noted
 
-    def _note(self, path: object, frame: FrameType | None) -> None:
-        if isinstance(path, str | bytes | os.PathLike) and self._askers.is_users_own(frame):
+    def _note(self, path: object, frame: FrameType | None, by_library: set[str]) -> None:
+        if not isinstance(path, str | bytes | os.PathLike):
+            return
+        if self._askers.is_users_own(frame):
             self.looked_for.add(absolute(path))
+        elif self._askers.is_for_user(frame):
+            by_library.add(absolute(path))
 
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:

@@ -35,7 +35,7 @@ def left_behind(
     for path, note in [*opened.items()]:  # to look at a file is to open it
         if note.before is not None or not (note.wrote and note.whole) or not _is_sought(path, note, wanted):
             continue
-        if _BYTECODE in path.split(os.sep) or _is_temporary(path, roots) or not os.path.isfile(path):
+        if _BYTECODE in path.split(os.sep) or is_temporary(path, roots) or not os.path.isfile(path):
             continue
         name = name_of(path)
         state = made_as(path)
@@ -51,7 +51,8 @@ def _is_sought(path: str, note: Opened, sought: Collection[str]) -> bool:
     return note.read and any(str(folder) in sought for folder in Path(path).parents)
 
 
-def _is_temporary(path: str, roots: Sequence[Path]) -> bool:
+def is_temporary(path: str, roots: Sequence[Path]) -> bool:
+    """Returns whether a path lies in a folder for temporary files, and in no root there."""
     inside = [str(root) + os.sep for root in roots if path.startswith(str(root) + os.sep)]
     return any(path.startswith(folder) and not any(one.startswith(folder) for one in inside) for folder in _folders())
 

@@ -29,7 +29,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.heard import Heard, absolute
 from batch_export.runner.kernel_filter import be_watched
-from batch_export.runner.left_behind import left_behind
+from batch_export.runner.left_behind import is_temporary, left_behind
 from batch_export.runner.listed_folders import Listings, listed_elsewhere
 from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
@@ -231,7 +231,8 @@ class LoadedFiles:
         for changed in listings.changed:
             self._unsure(changed, self.changed, CHANGED)
         for name, recorded_as in in_vain.items():
-            found |= recorded_as if name in self._heard.opened or self._counts_elsewhere(name) else {}
+            is_sought = name in self._heard.opened or self._is_plain(name)
+            found |= recorded_as if is_sought or self._counts_elsewhere(name) else {}
         self._sources = found
         if by_path or self.has_started_python or self._uses_path(modules):
             self._sources[PATH] = path_shape.shape(self._roots)
@@ -242,13 +243,20 @@ class LoadedFiles:
 
     def _counts_elsewhere(self, name: str, *, failed: bool = False) -> bool:
         """Whether what was asked about outside the roots counts: where the user's own code asked, or where nothing is
-        there and it may have been in the place of what was used.
+        there and it may have been in the place of what was used, or a library asked for that code.
         """
         if name in self._heard.looked_for:
             return True
         folder = os.path.realpath(os.path.dirname(name.rstrip(os.sep)))
         is_near = failed or any(folder in (one, os.path.dirname(one)) for one in self._used)
-        return is_near and not os.path.lexists(name)
+        is_sought = is_near or (name in self._heard.for_user and self._is_plain(name))
+        return is_sought and not os.path.lexists(name)
+
+    def _is_plain(self, name: str) -> bool:
+        """Whether nobody keeps settings or caches there, and a folder is there: what lies so is looked for as data."""
+        folder = os.path.dirname(name)
+        is_hidden = any(one.startswith(".") for one in folder.split(os.sep))
+        return not is_hidden and not is_temporary(name, self._roots) and os.path.isdir(folder)
 
     def _uses_path(self, modules: Collection[str]) -> bool:
         """Whether folders of the path were listed, or modules are of an archive on it."""
