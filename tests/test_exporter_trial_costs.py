@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from batch_export.exporter import export
 from batch_export.exporter.capture import guard_trials
 from batch_export.exporter.capture.fake_runs import fake_run, refusal
-from batch_export.exporter.capture.trial_costs import TrialCosts
+from batch_export.exporter.capture.trial_costs import TrialCosts, computing
 
 
 def costs(*runs: tuple[int, float]) -> TrialCosts:
@@ -36,6 +38,15 @@ def test_what_little_more_elements_took_tells_nothing_of_many_more() -> None:
     assert not costs((4, 0.001), (6, 0.004)).are_left_alone(320_000)
     assert not costs((1000, 0.2), (1001, 0.4)).are_left_alone(320_000)
     assert not costs((4, 1.5)).are_left_alone(320_000)
+
+
+def test_what_pythons_collector_takes_is_no_part_of_a_run() -> None:
+    held = [[one] for one in range(1_000_000)]
+    begun = time.thread_time()
+    with computing() as seconds:
+        gc.collect()
+    assert held[0] == [0]
+    assert seconds[0] < (time.thread_time() - begun) / 2
 
 
 def test_a_run_that_the_model_refused_tells_nothing_of_others() -> None:

@@ -119,7 +119,7 @@ STEPS = {
         {"resources", "named", "process"},
         lambda p: p.write("r3/zassets/k.txt", "3"),
     ),
-    "as before": (("r2", "z2.zip", "r3"), {"resources", "process"}, None),
+    "as before": (("r2", "z2.zip", "r3"), set(), None),
     "a module in a root": (("r2", "z2.zip", "r3"), {"process", "named"}, lambda p: p.write("r3/zmaybe.py", "")),
 }
 

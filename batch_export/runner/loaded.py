@@ -253,8 +253,10 @@ class LoadedFiles:
         return is_sought and not os.path.lexists(name)
 
     def _is_plain(self, name: str) -> bool:
-        """Whether nobody keeps settings or caches there, and a folder is there: what lies so is looked for as data."""
+        """Whether nobody keeps programs, settings or caches there, and a folder is there: what lies so is data."""
         folder = os.path.dirname(name)
+        if folder in os.get_exec_path():
+            return False
         is_hidden = any(one.startswith(".") for one in folder.split(os.sep))
         return not is_hidden and not is_temporary(name, self._roots) and os.path.isdir(folder)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -29,7 +28,7 @@ from batch_export.exporter.capture.perturbed_weights import perturbed_weights
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.shown_shapes import is_free_of_sizes, other_shapes
 from batch_export.exporter.capture.trial import NO_TENSOR, Outcome, Trial, accepts, apart, is_fake, tried
-from batch_export.exporter.capture.trial_costs import TrialCosts
+from batch_export.exporter.capture.trial_costs import TrialCosts, computing
 from batch_export.exporter.capture.unmade_runs import UnmadeRuns
 
 _TRIED = 8
@@ -290,12 +289,11 @@ class Trials:
 
     def _run(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:
         """One trial; inputs of more elements than one that took long are left alone, what it takes may grow fast."""
-        begun = time.thread_time()  # what else the machine does is no measure of it
-        trial = self._tried(args, kwargs, is_large=is_large)
-        seconds = time.thread_time() - begun
+        with computing() as seconds:
+            trial = self._tried(args, kwargs, is_large=is_large)
         tensors = [one for one in pytree.tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
         has_ended = trial.outcome in (Outcome.AGREES, Outcome.DIFFERS)
-        self._costs.note(sum(one.numel() for one in tensors), seconds, has_ended=has_ended)
+        self._costs.note(sum(one.numel() for one in tensors), seconds[0], has_ended=has_ended)
         return trial
 
     def _tried(self, args: tuple[object, ...], kwargs: dict[str, object], *, is_large: bool) -> Trial:

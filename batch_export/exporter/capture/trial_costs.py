@@ -1,12 +1,18 @@
 """How long runs of a model at other sizes take, and which of them are left alone for that.
 
 Arrives: the elements of each run's inputs, and the seconds that it computed. Leaves: whether inputs of more elements
-may be run. The clock has no say: what else the machine does is no measure of a model.
+may be run. The clock has no say: what else the machine does is no measure of a model, nor is what Python's collector
+does, which goes through all objects of a process that may have millions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _SECONDS = 2.5
@@ -19,6 +25,29 @@ _TELLING, _TIMES = 0.3, 1.5
 """How long the larger one of two runs has to compute, and with how many times the elements, to tell of others."""
 _STEEPEST = 2.0
 """The power of the elements with which what a run takes may grow."""
+
+
+@contextlib.contextmanager
+def computing() -> Iterator[list[float]]:
+    """Within, this thread computes; gives a list that gets the seconds of that, without those of the collector."""
+    seconds: list[float] = []
+    own, collected, begun_at = threading.get_ident(), 0.0, 0.0
+
+    def hear(phase: str, _: dict[str, int]) -> None:
+        nonlocal collected, begun_at
+        if threading.get_ident() == own:
+            if phase == "start":
+                begun_at = time.thread_time()
+            else:
+                collected += time.thread_time() - begun_at
+
+    gc.callbacks.append(hear)
+    begun = time.thread_time()
+    try:
+        yield seconds
+    finally:
+        seconds.append(time.thread_time() - begun - collected)
+        gc.callbacks.remove(hear)
 
 
 @dataclass(slots=True)
