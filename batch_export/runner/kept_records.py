@@ -48,10 +48,12 @@ def told_of_outdated(records: Iterable[Record], store: Store) -> str:
 
 
 def _reason(key: Digest, own: bool, store: Store) -> str:
-    found = store.find(key, remote=False) if key.isalnum() else None
+    if not key.isalnum():
+        return ""
+    found = store.find(key, remote=False)
     if found is not None:
         return _BY_ANOTHER_RUN if own and store.run and not found.own else ""
-    entry = read_entry(store.entry_path(key)) if key.isalnum() else None
+    entry = read_entry(store.entry_path(key))
     if entry is None:
         return ""  # it has been removed, or was never stored: there is nothing to compare with
     if own and store.run and entry.run != store.run:

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from batch_export.errors import StoreError
-from batch_export.sources.recorded import CHANGED, PASSING, UNREADABLE
+from batch_export.sources.recorded import CHANGED, PASSING
 from batch_export.store.entry import Entry, read_entry
 from batch_export.store.files import write_atomic
 
 MOST = 3
 """How many earlier entries of one action are kept."""
-_NEVER_AGAIN = frozenset({CHANGED, PASSING, UNREADABLE})
+_NEVER_AGAIN = frozenset({CHANGED, PASSING})
 
 
 def places(path: Path) -> list[Path]:
