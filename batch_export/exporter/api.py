@@ -135,8 +135,8 @@ def export(
             `program.captured.blocks` says what was shared.
         passes: onnx-ir passes to run after the optimiser.
         fold_weights: compute what depends on weights alone when a file is written: BatchNormalization merged into a
-            convolution, transposed and concatenated weights, position tables, masks. The program keeps the nodes, so
-            `apply_weights` works as before.
+            convolution, transposed and concatenated weights, position tables, masks; small products of one input
+            (queries, keys and values) become one. The program keeps the nodes, so `apply_weights` works as before.
         fold_growth: how much the weights in a file may grow by that, as a share of their bytes; what would grow more
             stays a node.
         registry: translations to use; `opset_version` is its own when not given.

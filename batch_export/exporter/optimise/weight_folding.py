@@ -26,6 +26,7 @@ from batch_export.exporter.optimise import (
     equal_parts,
     known_numbers,
     merged_norms,
+    merged_products,
     merged_scales,
     passes,
     rewriting,
@@ -42,21 +43,24 @@ _LOOKED_AT = 1 << 24
 """Bytes that any result may have, be it only for what follows from it."""
 
 
-def folded(model: ir.Model, growth: float = GROWTH) -> tuple[ir.Model, passes.PassReport]:
+def folded(
+    model: ir.Model, growth: float = GROWTH, *, across_modules: bool = True
+) -> tuple[ir.Model, passes.PassReport]:
     """A copy of a model with its weights folded; the model itself stays as it is.
 
     Args:
         model: what is written.
         growth: how much the weights may grow in all, as a share of their bytes (64 KiB are always allowed).
+        across_modules: whether products of several modules may become one; not where modules become functions.
 
     Returns:
         The copy, which shares all tensors that are not folded, and what was done.
     """
     copy = model_like(model)
-    return copy, fold(copy, growth)
+    return copy, fold(copy, growth, across_modules=across_modules)
 
 
-def fold(model: ir.Model, growth: float = GROWTH) -> passes.PassReport:
+def fold(model: ir.Model, growth: float = GROWTH, *, across_modules: bool = True) -> passes.PassReport:
     """Folds the weights of a model itself; see `folded`."""
     begun = time.perf_counter()
     before = passes.node_count(model)
@@ -65,6 +69,7 @@ def fold(model: ir.Model, growth: float = GROWTH) -> passes.PassReport:
     shared = _share_equal_buffers(model)
     folding = _Folding(model, budget)
     changes = shared + folding.run() + _decide(model) + merged_norms.merge(model) + merged_scales.merge(model)
+    changes += merged_products.merge(model) if across_modules else 0
     dead_code.remove_dead_code(model)
     after, seconds = passes.node_count(model), time.perf_counter() - begun
     return passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))

@@ -347,7 +347,7 @@ class ONNXProgram(Traceable, torch.onnx.ONNXProgram):
         if not (self.fold_weights if fold_weights is None else fold_weights):
             return self.model, []
         flat = written_out(self.model, self.functions.made) if self.functions.made else self.model
-        model, report = weight_folding.folded(flat, self.fold_growth)
+        model, report = weight_folding.folded(flat, self.fold_growth, across_modules=not self.functions.made)
         told_once.shorten(model)
         if flat is not self.model:
             make_functions(model, self.functions.wanted)
