@@ -22,7 +22,14 @@ from torch import nn
 from batch_export import export
 from batch_export.exporter import ONNXProgram
 from batch_export.exporter.capture.fake_mode import enable_fake_mode
-from batch_export.exporter.optimise import dead_code, merged_norms, shorter_forms, weight_folding, weight_values
+from batch_export.exporter.optimise import (
+    dead_code,
+    merged_norms,
+    repeated_entries,
+    shorter_forms,
+    weight_folding,
+    weight_values,
+)
 
 IMAGES = torch.randn(2, 4, 6, 6)
 VECTORS = torch.randn(3, 4)
@@ -568,6 +575,7 @@ def test_a_shorter_form_gives_the_same_elements(form: str) -> None:
     before = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(source), data_prop=True)
     model = ir.from_proto(before)
     shorter_forms.shorten(model)
+    repeated_entries.merge(model)
     dead_code.remove_dead_code(model)
     after = ir.to_proto(model)
     onnx.checker.check_model(after, full_check=True)

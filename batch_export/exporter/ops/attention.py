@@ -9,6 +9,7 @@ import onnx_ir as ir
 from batch_export.errors import TranslationError
 from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue
+from batch_export.exporter.ops import axes
 from batch_export.exporter.ops.inner_axes import matrix_product
 from batch_export.exporter.ops.marking import lowering
 from batch_export.exporter.ops.random import dropped
@@ -25,8 +26,14 @@ def _repeat_heads(tensor: ir.Value, query: ir.Value) -> ir.Value:
         )
     if heads == wanted:
         return tensor
-    each = [head for head in range(heads) for _ in range(wanted // heads)]
-    return op.Gather(tensor, each, axis=len(tensor.shape) - 3)
+    place = len(tensor.shape) - 3
+    times = [1] * (place + 1) + [wanted // heads, 1, 1]
+    inner = tensor.shape[place + 1 :]
+    repeated = op.Expand(op.Unsqueeze(tensor, [place + 1]), times)
+    axes.shaped(repeated, [*tensor.shape[: place + 1], wanted // heads, *inner])
+    outer = [op.Shape(tensor, start=0, end=place)] if place else []
+    shape = [*outer, op.Constant(value=ir.tensor([wanted])), op.Shape(tensor, start=place + 1)]
+    return axes.shaped(axes.reshaped(repeated, shape), [*tensor.shape[:place], wanted, *inner])
 
 
 def _swap_last(tensor: ir.Value, rank: int) -> RecordedValue:

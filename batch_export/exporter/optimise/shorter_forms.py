@@ -7,14 +7,13 @@ once less. Weights are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
-from batch_export.exporter.optimise.edits import constant, insert, known, only_use, same_sizes
+from batch_export.exporter.optimise.edits import constant, insert, known, only_use
 from batch_export.exporter.optimise.neutral_operators import (
-    broadcast,
     keeps_shape,
     no_condition,
     of_one,
@@ -80,39 +79,6 @@ def _axes_at_once(model: ir.Model, node: ir.Node) -> int:
     left = [place for place in range(rank) if place not in outer]
     axes = sorted(outer | {left[place] for place in inner})
     insert(node, "Unsqueeze", [before.inputs[0], constant(model, np.asarray(axes, np.int64), "axes")], {}, [node])
-    return 1
-
-
-def _reshape(model: ir.Model, node: ir.Node) -> int:
-    return keeps_shape(model, node) or _repeats(model, node)
-
-
-def _repeats(model: ir.Model, node: ir.Node) -> int:
-    """Unsqueeze, Expand and Reshape that repeat each entry of an axis: a Gather of the entries, each several times."""
-    expand = only_use(node.inputs[0], "Expand")
-    unsqueeze = None if expand is None else only_use(expand.inputs[0], "Unsqueeze")
-    if expand is None or unsqueeze is None:
-        return 0
-    data, axes = unsqueeze.inputs[0], known(unsqueeze.inputs[1])
-    wide: Sequence[object] | ir.Shape | None = expand.outputs[0].shape
-    result = node.outputs[0].shape
-    if data is None or data.shape is None or axes is None or axes.size != 1 or result is None:
-        return 0
-    sizes = list(data.shape)
-    place = int(axes.item()) % (len(sizes) + 1)
-    if wide is None:
-        wide = broadcast([*sizes[:place], 1, *sizes[place:]], expand.inputs[1])
-    if wide is None or place == 0 or len(wide) != len(sizes) + 1 or len(result) != len(sizes):
-        return 0
-    entries, times = sizes[place - 1], wide[place]
-    if not isinstance(entries, int) or not isinstance(times, int) or entries * times > 4096:
-        return 0
-    if not same_sizes([*sizes[:place], times, *sizes[place:]], wide):
-        return 0
-    if not same_sizes([*sizes[: place - 1], entries * times, *sizes[place:]], result):
-        return 0
-    indices = constant(model, np.repeat(np.arange(entries, dtype=np.int64), times), "repeated")
-    insert(node, "Gather", [data, indices], {"axis": place - 1}, [node])
     return 1
 
 
@@ -242,7 +208,7 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 
 _FORMS: dict[str, Callable[[ir.Model, ir.Node], int]] = {
-    "Reshape": _reshape,
+    "Reshape": keeps_shape,
     "Concat": of_one,
     "Max": of_one,
     "Min": of_one,
