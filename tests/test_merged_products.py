@@ -33,7 +33,7 @@ class Layers(nn.Module):
         self.bare_q, self.bare_k, self.bare_v = (nn.Linear(8, 8, bias=False) for _ in range(3))
         self.few_k, self.few_v = (nn.Linear(8, 4, bias=False) for _ in range(2))
         self.large = nn.ModuleList(nn.Linear(8, merged_products.LARGEST // 64) for _ in range(3))
-        self.shared = nn.Linear(8, 8)
+        self.shared, self.wide = nn.Linear(8, 8), nn.Linear(8, 24)
         self.lookup = nn.Parameter(torch.randn(8, 8))
 
     def forward(self, x: Tensor) -> Any:
@@ -69,6 +69,16 @@ def some_without_a_bias(m: Layers, x: Tensor) -> Tensor:
 def grouped_queries(m: Layers, x: Tensor) -> Tensor:
     k, v = (heads(layer(x)).repeat_interleave(2, 1) for layer in (m.few_k, m.few_v))
     return attended(heads(m.bare_q(x)), k, v)
+
+
+def split(m: Layers, x: Tensor) -> Tensor:
+    return attended(*(heads(part) for part in m.wide(x).split(8, dim=2)))
+
+
+def split_rows(m: Layers, x: Tensor) -> Tensor:
+    """As GPT-2's layers: rows of all texts below one another."""
+    rows = torch.addmm(m.wide.bias, x.reshape(-1, 8), m.wide.weight.t()).view(*x.shape[:2], 24)
+    return attended(*(heads(part) for part in rows.split(8, dim=-1)))
 
 
 def decided(m: Layers, x: Tensor) -> Tensor:
@@ -178,6 +188,28 @@ def test_fewer_nodes_follow(tmp_path: Path) -> None:
     assert together - Counter({"Softmax": 1}) == Counter(
         {"MatMul": 1, "Add": 1, "Reshape": 2, "Transpose": 3, "Split": 1}
     )
+
+
+@pytest.mark.parametrize("form", [split, split_rows], ids=lambda form: form.__name__)
+@pytest.mark.parametrize("free", [False, True], ids=["static", "free"])
+def test_heads_of_what_is_split_are_moved_at_once(form: Form, free: bool, tmp_path: Path) -> None:
+    module = Layers(form).eval()
+    model = written(module, tmp_path, **({} if free else {"dynamic_shapes": None}))
+    found = counted(model)
+    assert found["Split"] == 1
+    assert found["Transpose"] == 3  # of all heads, of the keys' rows, and back
+    assert_runs(module, model, (2, 3), *([(1, 2), (3, 7)] if free else []))
+
+
+def test_pieces_that_others_read_stay(tmp_path: Path) -> None:
+    def form(m: Layers, x: Tensor) -> Tensor:
+        q, k, v = m.wide(x).split(8, dim=2)
+        return attended(heads(q), heads(k), heads(v)) + k
+
+    module = Layers(form).eval()
+    model = written(module, tmp_path)
+    assert counted(model)["Transpose"] == 4
+    assert_runs(module, model, (2, 3), (1, 2), (3, 7))
 
 
 def test_minus_zero_stays(tmp_path: Path) -> None:
