@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -182,3 +183,42 @@ def test_what_a_cache_has_of_a_run_before_is_not_taken_for_other_sizes() -> None
     module.cache = {5: torch.ones(5, 1)}
     with pytest.raises(DynamicShapeError, match="axis 1"):
         export(module, EXAMPLE, dynamic_shapes=SHAPES)
+
+
+@functools.lru_cache(maxsize=8)
+def _steps(n: int) -> Tensor:
+    return torch.linspace(0, 1, n)[:, None]
+
+
+@functools.cache
+def _window(n: int, scale: float = 1.0) -> Tensor:
+    return torch.hann_window(n)[:, None] * scale
+
+
+class _Remembering(torch.nn.Module):
+    """Tables by size, remembered by functions in three places."""
+
+    @staticmethod
+    @functools.lru_cache
+    def powers(n: int) -> Tensor:
+        return torch.logspace(0, 1, n)[:, None]
+
+    @functools.lru_cache  # noqa: B019  (what is tested)
+    def decided(self, n: int) -> Tensor:
+        return torch.arange(n).float()[:, None] / max(n - 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, n = x.shape[:2]
+        return x * _steps(n) + _window(n, scale=0.5) + self.powers(n) + self.decided(n) + _steps(b)[:1]
+
+
+@pytest.mark.parametrize("before", [(), (5,), (5, 7)], ids=str)
+def test_what_functions_remember_by_size_is_made_at_every_size(before: tuple[int, ...]) -> None:
+    for one in (_steps, _window, _Remembering.powers, _Remembering.decided):
+        one.cache_clear()
+    module = _Remembering()
+    for n in before:
+        module(torch.randn(2, n, 4))
+    export_and_compare(module, EXAMPLE, *OTHERS, dynamic_shapes=SHAPES)
+    x = torch.randn(4, 6, 4)
+    assert type(module(x)) is Tensor

@@ -2,7 +2,8 @@
 
 Nothing arrives. Leaves: a context in which a model's code may look for them and keep things under them. A symbolic size
 has no hash, since equal ones may have different symbols; here it has that of its number in the example, and what Python
-does not compare for that reason, keys of other numbers, is compared before: each answer leaves torch's guard.
+does not compare for that reason, keys of other numbers, is compared before: each answer leaves torch's guard. What
+`functools.lru_cache` keeps is what its function would give again: there a size is a key like no number.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def sizes_as_keys() -> Iterator[None]:
     def hashed(size: torch.SymInt) -> int:
         frame = sys._getframe(1)
         if is_users(frame.f_code.co_filename):
+            if _remembers(frame):
+                note_line(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+                return hash(("size", size.node.expr))
             if not size.node.has_hint() or not keys.are_compared(frame):
                 return own(size)
             keys.sizes[id(size)] = size
@@ -145,6 +149,15 @@ def _looked_up(frame: FrameType) -> tuple[ast.expr, ast.expr] | None:
         case ast.Call(func=ast.Attribute(value=container, attr=name), args=[key, *_]) if name in _METHODS:
             return container, key
     return None
+
+
+def _remembers(frame: FrameType) -> bool:
+    """Whether a function of `functools.lru_cache` is called at the place where a frame is."""
+    match _nodes(frame.f_code.co_filename).get(_places(frame.f_code)[frame.f_lasti // 2]):
+        case ast.Call(func=called):
+            function = value_of(called, frame)
+            return isinstance(getattr(function, "__func__", function), functools._lru_cache_wrapper)
+    return False
 
 
 @functools.lru_cache(maxsize=256)
