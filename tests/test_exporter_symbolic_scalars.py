@@ -221,6 +221,16 @@ def test_functions_of_free_sizes_that_torch_fixes(name: str) -> None:
     export_and_compare(Computing(FREE_FORMS[name]), *examples, dynamic_shapes=({0: "n"},))
 
 
+def test_a_floor_division_by_a_number_is_short() -> None:
+    """A remainder, a difference and a quotient: what is divided may be below 0 at some sizes."""
+    module = Called(lambda x: x.new_full((2,), (x.shape[0] - 4) // 3))
+    examples = [(torch.ones(size),) for size in (5, 1, 2, 3, 4, 6, 7)]
+    program = export_and_compare(module, *examples, dynamic_shapes=({0: "n"},))
+    operators = [node.op_type for node in program.model.graph]
+    assert not {"Xor", "Less", "And"} & set(operators)
+    assert operators.count("Mod") == operators.count("Div") == 1
+
+
 class Ring(torch.nn.Module):
     """Remembers the last three rows that it was given."""
 

@@ -31,7 +31,7 @@ def scalar_indices() -> Iterator[None]:
 
     @functools.wraps(write)  # modes of torch get this function, and go by its name
     def written(self: Tensor, index: Any, value: Any) -> None:
-        index = as_index(index)
+        self, index = _without_sizes(self, as_index(index))
         if _is_one(index, (torch.bool,)) and not (isinstance(value, Tensor) and value.dim() > self.dim()):
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
             self.copy_(torch.where(index, new, self))
@@ -44,7 +44,7 @@ def scalar_indices() -> Iterator[None]:
 
     @functools.wraps(read)
     def taken(self: Tensor, index: Any) -> Any:
-        index = as_index(index)
+        self, index = _without_sizes(self, as_index(index))
         if not isinstance(index, tuple):
             return read(self, index)
         named = _named(index)
@@ -60,6 +60,37 @@ def scalar_indices() -> Iterator[None]:
         yield
     finally:
         del tensors.__setitem__, tensors.__getitem__
+
+
+def _without_sizes(of: Tensor, index: Any) -> tuple[Tensor, Any]:
+    """A tensor and an index with the entries that are sizes taken, and lists with sizes in them as tensors.
+
+    torch takes the element at a number before it looks at tensors, too, but asks for the number where there are any.
+    """
+    listed = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(one, (Tensor, list)) for one in listed) or any(type(one) is bool for one in listed):
+        return of, index
+    listed = tuple(_as_numbers(one) if _has_sizes(one) else one for one in listed)
+    view, axis, rest = of, 0, []
+    for one in listed:
+        if isinstance(one, torch.SymInt):
+            view = view.select(axis, one)
+            continue
+        rest.append(one)
+        axis += of.dim() - sum(map(_taken_axes, listed)) if one is Ellipsis else _taken_axes(one)
+    return view, tuple(rest) if isinstance(index, tuple) else rest[0]
+
+
+def _has_sizes(one: Any) -> bool:
+    return type(one) is list and any(isinstance(size, torch.SymInt) for size in one) and all(map(_is_number, one))
+
+
+def _is_number(one: Any) -> bool:
+    return isinstance(one, (int, torch.SymInt)) and not isinstance(one, bool)
+
+
+def _as_numbers(sizes: list[Any]) -> Tensor:
+    return torch.stack([torch.scalar_tensor(size, dtype=torch.int64) for size in sizes])
 
 
 def element_of(of: Any, index: Any) -> Any:

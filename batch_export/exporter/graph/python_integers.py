@@ -25,11 +25,24 @@ def rounds_alike(dividend: object, divisor: object) -> bool:
 
 
 def floor_quotient(dividend: Number, divisor: Number) -> RecordedValue:
-    """`dividend // divisor` of integers of either sign."""
+    """`dividend // divisor` of integers of either sign.
+
+    ONNX's remainder has the divisor's sign, as Python's; by a number that may be 0 runtimes end the process, though.
+    """
+    if _is_positive(divisor):
+        return op.Div(op.Sub(dividend, op.Mod(dividend, divisor)), divisor)
     quotient = op.Div(dividend, divisor)
     inexact = op.Not(op.Equal(op.Mul(quotient, divisor), dividend))
     signs_differ = op.Xor(op.Less(dividend, 0), op.Less(divisor, 0))
     return op.Sub(quotient, op.Cast(op.And(inexact, signs_differ), to=ir.DataType.INT64))
+
+
+def _is_positive(number: Number) -> bool:
+    """Whether a number is known, and above 0."""
+    content = number.const_value if isinstance(number, ir.Value) else None
+    if content is not None and content.size == 1:
+        return bool(content.numpy().item() > 0)
+    return isinstance(number, int) and number > 0
 
 
 def float_remainder(dividend: RecordedValue, divisor: RecordedValue) -> RecordedValue:
