@@ -231,6 +231,14 @@ def test_a_floor_division_by_a_number_is_short() -> None:
     assert operators.count("Mod") == operators.count("Div") == 1
 
 
+@pytest.mark.parametrize(("least", "names"), [(1, {"Div"}), (0, {"Mod", "Div"})], ids=["declared", "free"])
+def test_what_is_declared_is_never_below_0(least: int, names: set[str]) -> None:
+    module = Called(lambda x: x.new_full((2,), (x.shape[0] - 1) // 2))
+    axes = ({0: torch.export.Dim("n", min=least)},)
+    program = export_and_compare(module, *((torch.ones(size),) for size in (5, 1, 2, 8)), dynamic_shapes=axes)
+    assert {node.op_type for node in program.model.graph} & {"Div", "Mod", "Xor"} == names
+
+
 class Ring(torch.nn.Module):
     """Remembers the last three rows that it was given."""
 

@@ -7,7 +7,7 @@ are in the example, and negative at other sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
@@ -18,6 +18,19 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 _DOUBTED = "_batch_export_doubted"
 """Where torch's environment of sizes keeps guards that nothing is to be concluded from."""
+_DECLARED = "_batch_export_declared"
+"""Where it keeps the least sizes that were declared."""
+
+
+def declare(environment: Any, lowest: Mapping[str, int]) -> None:
+    """Says which sizes the file is for.
+
+    Args:
+        environment: torch's, of sizes; None where there is none.
+        lowest: torch's symbol -> the least size that was declared for the axis.
+    """
+    if environment is not None:
+        vars(environment)[_DECLARED] = dict(lowest)
 
 
 def doubt(environment: Any, guards: Iterable[sympy.Basic]) -> None:
@@ -43,13 +56,18 @@ def is_sure(condition: object) -> bool:
         return bool(condition)
     environment: Any = condition.node.shape_env
     doubted: frozenset[Any] = vars(environment).get(_DOUBTED, frozenset())
-    if not statically_known_true(condition):
+    lowest: Mapping[str, int] = vars(environment).get(_DECLARED, {})
+    is_declared = any(lowest.get(one.name) for one in condition.node.expr.free_symbols)
+    if not is_declared and not statically_known_true(condition):
         return False
-    if not doubted or not hasattr(environment, "_maybe_evaluate_static"):
-        return True
+    if not (doubted or is_declared) or not hasattr(environment, "_maybe_evaluate_static"):
+        return statically_known_true(condition)
     symbols = frozenset().union(*(one.free_symbols for one in doubted))
     ranges = tuple(
-        (symbol, ValueRanges(0, int_oo) if symbol in symbols else known)
+        (
+            symbol,
+            (ValueRanges(0, int_oo) if symbol in symbols else known) & ValueRanges(lowest.get(symbol.name, 0), int_oo),
+        )
         for symbol, known in environment.var_to_range.items()
     )
     axioms = tuple(one for one in environment.get_axioms() if one not in doubted)

@@ -28,7 +28,7 @@ from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.rounded_numbers import rounded_numbers
 from batch_export.exporter.capture.size_oblivious import size_oblivious
-from batch_export.exporter.graph import metadata
+from batch_export.exporter.graph import metadata, sure_sizes
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
 from batch_export.exporter.translate import decompose, shared_at_sizes
@@ -259,6 +259,7 @@ def _translate(
 ) -> Translated:
     environment = environment_of(program)
     _refuse_fixed(environment, axis_names)
+    sure_sizes.declare(environment, lowest)
     translator = Translator(program, registry, axis_names, lowest=lowest, fold=fold)
     with (
         translator.recorder.recording(),
