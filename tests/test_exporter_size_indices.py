@@ -26,6 +26,15 @@ def _written(x: Tensor) -> Tensor:
     return x
 
 
+def _written_alone(x: Tensor) -> Tensor:
+    x = x.clone()
+    x[:, x.shape[1] // 2] = 7.0
+    x[x.shape[0] - 1] += 1
+    x[0, x.shape[1] - 1, 1:3] = x[0, 0, :2].clone()
+    x[..., None, x.shape[1] // 2, 3] = x[:1, :1, 0].clone()
+    return x
+
+
 FORMS: dict[str, Form] = {
     "the last of each": lambda x: x[_rows(x), x.shape[1] - 1],
     "the middle of each": lambda x: x[_rows(x), x.shape[1] // 2],
@@ -38,6 +47,7 @@ FORMS: dict[str, Form] = {
     "in a list": lambda x: x[:, [0, x.shape[1] // 2]],
     "in a list beside a tensor": lambda x: x[_rows(x), [x.shape[1] // 2]],
     "written": _written,
+    "written without tensors": _written_alone,
 }
 
 

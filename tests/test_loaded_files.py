@@ -417,6 +417,47 @@ def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_rea
     assert changed == [str(root / "weights.bin")]
 
 
+TRIED = """
+try:
+    open({name!r}).read()
+except OSError:
+    pass
+"""
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize("name", ["best.bin", "later/best.bin"])
+def test_what_comes_after_it_was_tried_in_vain_is_never_taken_for_what_was_read(
+    root: Path, name: str, how: str
+) -> None:
+    deed = f"(root / {name!r}).parent.mkdir(exist_ok=True); (root / {name!r}).write_bytes(b'22')"
+    sources, changed, _ = seen(root, TRIED.format(name=name) + "somebody_else()", how, deed)
+    assert sources[name] == "changed while it was read"
+    assert changed == [str(root / name)]
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize(
+    "making",
+    [
+        "open('later/best.bin', 'w').close()",
+        "open('temporary', 'w').close(); os.replace('temporary', 'later/best.bin')",
+        "os.mkdir('made'); open('made/best.bin', 'w').close(); os.rmdir('later'); os.rename('made', 'later')",
+        "os.link('weights.bin', 'later/best.bin')",
+        "os.symlink('../weights.bin', 'later/best.bin')",
+        "import shutil; shutil.copy('weights.bin', 'later/best.bin')",
+        "os.rmdir('later'); os.mkdir('there'); open('there/best.bin', 'w').close(); os.symlink('there', 'later')",
+    ],
+)
+def test_what_a_model_makes_after_it_tried_it_in_vain_is_its_own(root: Path, making: str, how: str) -> None:
+    (root / "later").mkdir()
+    code = TRIED.format(name="later/best.bin") + f"{making}; open('later/best.bin').read(); somebody_else()"
+    _, changed, _ = seen(root, code, how, "(root / 'outputs/x').write_text('1')")
+    assert changed == []
+
+
 @linux_only
 @pytest.mark.parametrize("how", ["kernel", "refused"])
 @pytest.mark.parametrize("deed", ["(root / 'more.txt').write_text('1')", "(root / 'ours.txt').unlink()"])

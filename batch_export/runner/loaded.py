@@ -382,6 +382,9 @@ class LoadedFiles:
             return ""
         if status is None:
             return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
+        by_its_name = self._opened_last.get(str(path), note)
+        if note.came_later() and by_its_name.came_later():
+            return self._unsure(path, self.changed, CHANGED)
         if self._is_another(path, note, stamp_of(status)):
             return self._unsure(path, self.changed, CHANGED)
         return _content(path)

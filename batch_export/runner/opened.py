@@ -69,6 +69,10 @@ class Opened(msgspec.Struct, array_like=True):
             return self.output or (self.wrote and now is not None)
         return self.wrote and (not self.read or (self.output and (now is None or now[:3] != tuple(self.before)[:3])))
 
+    def came_later(self) -> bool:
+        """Returns whether nothing was there when it was opened, and nobody who is watched has made what may be now."""
+        return self.before is None and not (self.wrote or self.altered)
+
     def is_data(self) -> bool:
         """Returns whether it was there before, and was read alone."""
         return self.before is not None and self.read and not self.wrote
@@ -152,7 +156,8 @@ class Notes:
                 return
             before = stamp_of(found)
         output = writes and (bool(flags & os.O_TRUNC) or before is None)
-        altered = origin in self._altered
+        # What is in vain by a way that is not there says nothing of what lies at its end.
+        altered = origin in self._altered or (before is None and _UPWARDS in path)
         self.files[origin] = Opened(before, output, writes, reads, whole=whole, altered=altered)
 
     def make(self, path: str, source: str = "", *, replaces: bool = False) -> None:
@@ -263,7 +268,14 @@ class Notes:
 
     def mark(self) -> None:
         """Says that what was noted so far is the model's."""
+        self._settle()
         self._marked = (len(self.files), len(self.asked), len(self.of_packages), len(self.sought))
+
+    def _settle(self) -> None:
+        """Tells of what was opened in vain whether it came with a folder, or by a link, that was made here."""
+        for path, note in self.files.items():
+            if note.before is None and not note.wrote and (origin := self._made.origin(path)) != path:
+                note.wrote, note.altered = origin is None, origin is not None
 
     def rewind(self) -> None:
         """Says that what was noted since the mark is not the model's; what it opens later is noted anew."""

@@ -31,7 +31,7 @@ def scalar_indices() -> Iterator[None]:
 
     @functools.wraps(write)  # modes of torch get this function, and go by its name
     def written(self: Tensor, index: Any, value: Any) -> None:
-        self, index = _without_sizes(self, as_index(index))
+        self, index = _without_sizes(self, as_index(index), writes=True)
         if _is_one(index, (torch.bool,)) and not (isinstance(value, Tensor) and value.dim() > self.dim()):
             new = torch.as_tensor(value, dtype=self.dtype, device=self.device)
             self.copy_(torch.where(index, new, self))
@@ -62,13 +62,15 @@ def scalar_indices() -> Iterator[None]:
         del tensors.__setitem__, tensors.__getitem__
 
 
-def _without_sizes(of: Tensor, index: Any) -> tuple[Tensor, Any]:
+def _without_sizes(of: Tensor, index: Any, *, writes: bool = False) -> tuple[Tensor, Any]:
     """A tensor and an index with the entries that are sizes taken, and lists with sizes in them as tensors.
 
-    torch takes the element at a number before it looks at tensors, too, but asks for the number where there are any.
+    torch takes the element at a number before it looks at tensors, too, but asks for the number where there are any,
+    and of whatever is written to.
     """
     listed = index if isinstance(index, tuple) else (index,)
-    if not any(isinstance(one, (Tensor, list)) for one in listed) or any(type(one) is bool for one in listed):
+    is_asked = any(isinstance(one, (Tensor, list)) or (writes and isinstance(one, torch.SymInt)) for one in listed)
+    if not is_asked or any(type(one) is bool for one in listed):
         return of, index
     listed = tuple(_as_numbers(one) if _has_sizes(one) else one for one in listed)
     view, axis, rest = of, 0, []
@@ -78,7 +80,7 @@ def _without_sizes(of: Tensor, index: Any) -> tuple[Tensor, Any]:
             continue
         rest.append(one)
         axis += of.dim() - sum(map(_taken_axes, listed)) if one is Ellipsis else _taken_axes(one)
-    return view, tuple(rest) if isinstance(index, tuple) else rest[0]
+    return view, rest[0] if rest and not isinstance(index, tuple) else tuple(rest)
 
 
 def _has_sizes(one: Any) -> bool:
