@@ -43,6 +43,7 @@ from batch_export.runner.order import (
 from batch_export.runner.own_sources import imported_from_sources
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.refresh import serves
+from batch_export.sources.named_files import texts
 from batch_export.stages.failures import failure_from
 from batch_export.store import Store, open_store
 
@@ -290,7 +291,8 @@ class Worker:
 
     def _with_evidence(self, step: plan.Step, result: ActionResult, seconds: float) -> ActionResult:
         failed = result.failure is not None
-        seen = self._evidence.of_step(self._cell, failed=failed) if step.kind.builds else self._evidence.of_ours()
+        is_theirs = step.kind.builds or (step.kind.live and self._names_code())
+        seen = self._evidence.of_step(self._cell, failed=failed) if is_theirs else self._evidence.of_ours()
         for text in seen.warnings:
             self._warn(text)
         return ActionResult(
@@ -307,6 +309,10 @@ class Worker:
             seconds=round(seconds, 6),
             attempts=self._order.attempts.get(result.key, ()),
         )
+
+    def _names_code(self) -> bool:
+        """Whether arguments of the cell's exporter name files or code of a user's, such as a pass."""
+        return not self._order.toolchain.named.keys().isdisjoint(texts(self._cell.exporter.arguments))
 
     def _cache(self, action: Action, result: ActionResult) -> ActionResult:
         if result.failure is not None and result.failure.stage in UNCACHED_STAGES:
