@@ -147,9 +147,11 @@ def somebody_else():
 
 watched.watch(theirs)
 exec(sys.argv[2])
-sources, asked = dict(watched.sources()), dict(watched.asked())
+sources, pairs = dict(watched.sources()), watched.asked()
+asked = {name: state for name, state in pairs if not state.startswith("changed ")}
+orders = {name: state for name, state in pairs if state.startswith("changed ")}
 theirs.close()
-print(json.dumps([sources, watched.changed, watched.unseen, asked]))
+print(json.dumps([sources, watched.changed, watched.unseen, asked, orders]))
 """
 
 
@@ -166,11 +168,20 @@ def seen(root: Path, code: str, how: str = "", deed: str = "") -> tuple[Words, l
 
 def seen_and_asked(root: Path, code: str, how: str = "", deed: str = "") -> tuple[Words, list[str], str, Words]:
     """As `seen`, and what it was seen to ask about."""
+    return _told(root, code, how, deed)[:4]
+
+
+def orders_seen(root: Path, code: str, how: str = "") -> Words:
+    """In which order files were changed, of which such a process asked for the time."""
+    return _told(root, code, how, "")[4]
+
+
+def _told(root: Path, code: str, how: str, deed: str) -> tuple[Words, list[str], str, Words, Words]:
     words = [sys.executable, "-c", WATCH, str(root), code, how, deed]
     ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert ended.returncode == 0, ended.stderr
-    sources, changed, unseen, asked = json.loads(ended.stdout)
-    return sources, changed, unseen, asked
+    sources, changed, unseen, asked, orders = json.loads(ended.stdout)
+    return sources, changed, unseen, asked, orders
 
 
 def _by_a_package(code: str) -> str:
@@ -415,6 +426,41 @@ def test_what_somebody_changes_after_it_was_read_is_never_taken_for_what_was_rea
     sources, changed, _ = seen(root, "open('weights.bin').read(); somebody_else()", how, deed)
     assert sources["weights.bin"] == "changed while it was read"
     assert changed == [str(root / "weights.bin")]
+
+
+NEWER = """
+import glob, os
+from pathlib import Path
+for name, time in (("a.pt", 1000), ("b.pt", 2000), ("c.pt", 2000)):
+    Path(name).write_text("1")
+    os.utime(name, (time, time))
+"""
+NEWEST = [
+    "max(glob.glob('*.pt'), key=os.path.getmtime)",
+    "max(Path('.').glob('*.pt'), key=lambda path: path.stat().st_mtime)",
+    "[os.path.getmtime(name) for name in ('a.pt', 'b.pt', 'c.pt')]",
+]
+
+
+@linux_only
+@pytest.mark.parametrize("how", ["kernel", "refused"])
+@pytest.mark.parametrize("code", NEWEST)
+def test_the_order_of_times_counts_where_a_model_asks_for_them(root: Path, code: str, how: str) -> None:
+    subprocess.run([sys.executable, "-c", NEWER], cwd=root, check=True)
+    orders = orders_seen(root, f"import glob; {code}", how)
+    assert orders == {"b.pt": "changed after a.pt", "c.pt": "changed with b.pt"}
+    assert state_now(str(root / "b.pt"), orders["b.pt"]) == orders["b.pt"]
+    os.utime(root / "a.pt", (3000, 3000))
+    assert state_now(str(root / "b.pt"), orders["b.pt"]) == "changed before a.pt"
+    (root / "a.pt").unlink()
+    assert state_now(str(root / "b.pt"), orders["b.pt"]) == "absent"
+
+
+@linux_only
+def test_a_time_that_nobody_asked_for_does_not_count(root: Path) -> None:
+    subprocess.run([sys.executable, "-c", NEWER], cwd=root, check=True)
+    code = "import glob, linecache; [os.stat(name).st_size for name in glob.glob('*.pt')]; linecache.checkcache()"
+    assert orders_seen(root, code) == {}
 
 
 TRIED = """

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from batch_export.runner.asked_times import asks_for_times
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.spellings import through_links_of_processes
@@ -41,6 +42,7 @@ class Heard:
         entries: the names in a folder when it was listed first, where that counts.
         removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
+        timed: what the user's own code asked for the time of, as far as can be told.
         for_user: what a library asked about on its behalf.
         opened: what a library opened so.
     """
@@ -52,6 +54,7 @@ class Heard:
         self.entries: dict[str, frozenset[str]] = {}
         self.removed: set[str] = set()
         self.looked_for: set[str] = set()
+        self.timed: set[str] = set()
         self.for_user: set[str] = set()
         self.opened: set[str] = set()
         self._askers = askers
@@ -100,7 +103,14 @@ class Heard:
     def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(ask)
         def noted(path: Any, *rest: Any, **named: Any) -> Any:
-            self._note(path, sys._getframe(1), self.for_user)
+            frame = sys._getframe(1)
+            self._note(path, frame, self.for_user)
+            if (
+                isinstance(path, str | bytes | os.PathLike)
+                and asks_for_times(frame)
+                and self._askers.is_users_own(frame)
+            ):
+                self.timed.add(absolute(path))
             return ask(path, *rest, **named)
 
         return noted

@@ -25,6 +25,7 @@ from batch_export.runner.asked_about import (
     packages_without_file,
     states,
 )
+from batch_export.runner.asked_times import orders
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.heard import Heard, absolute
@@ -294,6 +295,9 @@ class LoadedFiles:
             self._sources,
             lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),
         )
+        times = {name: path for path in self._heard.timed if (name := self._name_of_timed(path)) is not None}
+        named = {path: name for name, path in times.items()}
+        in_order = {(named[path], state) for path, state in orders(times.values())}
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
         local = self.modules()
@@ -302,11 +306,16 @@ class LoadedFiles:
         imported = filter(None, {*map(module_of, names), *places})
         modules = ModuleStates(self._roots)
         taken = {(name, modules.of(name)) for name in imported}
-        return tuple(sorted({*found, *near, *made.items(), *taken, *none_before(self._roots, local, file_of)}))
+        return tuple(
+            sorted({*found, *near, *in_order, *made.items(), *taken, *none_before(self._roots, local, file_of)})
+        )
 
     def name_of_place(self, place: str) -> str:
         """Returns the name to record for a place at which an import looked, an absolute path without an ending."""
         return self._names.of_place(place)
+
+    def _name_of_timed(self, path: str) -> str | None:
+        return self._names.of_asked(path, is_data=True) or self._names.of_elsewhere(path)
 
     def _name_of_made(self, name: str) -> str | None:
         if not self._names.may_count(name):

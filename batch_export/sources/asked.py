@@ -23,6 +23,10 @@ and listxattr(2) extended attributes, of which those of the system do not count.
 ABSENT = "absent"
 """There is nothing; in place of the digest of a file that was looked for, too."""
 _FILE, _LINK, _ATTRIBUTES, _MADE = "file", "link", "attributes", "made as"
+_ORDERS = ("changed before", "changed with", "changed after")
+"""Begin what somebody learns who compares the times of two files; the other one's path follows, from the file's
+folder.
+"""
 _NO_LINK = "no link, "
 """Begins what somebody learns who does not follow links (lstat(2), readlink(2)) where there is none; what there is
 follows. Whoever follows them (stat(2), access(2)) learns of what they lead to alone.
@@ -56,6 +60,20 @@ def made_as(path: str) -> str:
         return ""
 
 
+def order_of(path: str, other: str) -> str:
+    """Returns whether a file was changed last before or after another one, or at the same time.
+
+    Args:
+        path: of the file.
+        other: the other one's, from the folder of the file.
+    """
+    try:
+        times = [os.stat(one).st_mtime_ns for one in (path, os.path.join(os.path.dirname(path), other))]
+    except (OSError, ValueError):
+        return ABSENT
+    return f"{_ORDERS[(times[0] >= times[1]) + (times[0] > times[1])]} {text_of(other)}"
+
+
 def _attributes(path: str) -> str:
     try:
         names = sorted(name for name in os.listxattr(path) if name.startswith(_OF_USERS))
@@ -71,6 +89,8 @@ def state_now(path: str, state: str) -> str:
     """
     if state.startswith(f"{_MADE} "):
         return (made_as(path) or state_of(path, "status")) if os.path.lexists(path) else state
+    if state.startswith(_ORDERS):
+        return order_of(path, name_of(state.split(" ", 2)[2]))
     word = state.partition(" ")[0]
     if word == _ATTRIBUTES:
         return state_of(path, "attributes")
@@ -89,7 +109,7 @@ def without_size(state: str) -> str:
 
 def follows_from_content(state: str) -> bool:
     """Whether what is read there, or in a folder there, implies it."""
-    return state != ABSENT and not state.startswith((f"{_ATTRIBUTES} ", f"{_LINK} ", _NO_LINK))
+    return state != ABSENT and not state.startswith((f"{_ATTRIBUTES} ", f"{_LINK} ", _NO_LINK, *_ORDERS))
 
 
 def of_a_step(state: str) -> str:
