@@ -289,6 +289,31 @@ def test_state_that_a_file_does_not_follow_is_said_and_put_back(where: str) -> N
     Stateful.calls = 0
 
 
+class Untouched(nn.Module):
+    """Holds what can be changed, and may leave it alone."""
+
+    def __init__(self, *, changes: bool) -> None:
+        super().__init__()
+        self.changes = changes
+        self.last: collections.deque[int] = collections.deque([1], maxlen=2)
+        self.drawn, self.numbers = random.Random(1), np.random.default_rng(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.changes:
+            self.last.append(2)
+            return x * len(self.last) * self.drawn.random()
+        return x * len(self.last)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_forward_leaves_alone_is_not_said_to_change(changes: bool) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ExportWarning)
+        export(Untouched(changes=changes), (X,))
+    said = [str(one.message) for one in told if "changes the attribute" in str(one.message)]
+    assert sorted(one.split("attribute ")[1].split(",")[0] for one in said) == (["drawn", "last"] if changes else [])
+
+
 class Late(nn.Module):
     """A layer that fills a buffer without a tensor, as each of its like does."""
 

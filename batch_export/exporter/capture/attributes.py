@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ class _Freezing:
             return value
         if (id(value), depth) in self._known:
             return self._known[id(value), depth]
-        if depth and isinstance(value, (list, tuple)):
+        if depth and isinstance(value, (list, tuple, deque)):
             return [self(item, depth - 1) for item in value]
         if isinstance(value, set):
             return set(value)
@@ -128,7 +129,7 @@ def _bits(value: Any) -> object:
     if isinstance(value, WatchedIterator):
         return value.position
     if isinstance(value, random.Random):
-        return value.getstate()
+        return str(value.getstate())
     if isinstance(value, np.random.RandomState):
         return _comparable(value.get_state(legacy=False))
     return _comparable(value.bit_generator.state) if isinstance(value, np.random.Generator) else bytes(value)
