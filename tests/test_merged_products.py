@@ -252,6 +252,32 @@ def test_modules_as_functions_stay_apart(tmp_path: Path) -> None:
     assert Counter(node.op_type for node in model.graph.node)["Linear"] == 3
 
 
+def test_layers_that_share_weights_share_what_is_made_of_them(tmp_path: Path) -> None:
+    def form(m: Layers, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = x + attended(heads(m.q(x)), heads(m.k(x)), heads(m.v(x)))
+        return x
+
+    module = Layers(form).eval()
+    model = written(module, tmp_path)
+    assert counted(model)["MatMul"] == 3
+    assert (
+        len({node.input[1] for node in model.graph.node if node.op_type == "MatMul" and "matrix" in node.input[1]}) == 1
+    )
+    assert_runs(module, model, (2, 3), (1, 2), (3, 7))
+
+
+def test_weights_that_one_layer_uses_otherwise_stay(tmp_path: Path) -> None:
+    def form(m: Layers, x: Tensor) -> Tensor:
+        x = x + attended(heads(m.q(x)), heads(m.k(x)), heads(m.v(x)))
+        return m.q(x.exp()) + m.k(x.sin())
+
+    module = Layers(form).eval()
+    model = written(module, tmp_path)
+    assert counted(model)["MatMul"] == 5
+    assert_runs(module, model, (2, 3), (1, 2), (3, 7))
+
+
 def test_blocks_stay_apart(tmp_path: Path) -> None:
     """Keys and values that every layer makes of one memory are merged layer by layer: they are read layer by layer."""
 

@@ -26,19 +26,17 @@ _LIMITED = 64.0
 """The largest scale by which the last place of up to 100,000 is none beyond the end in float32."""
 
 
-def _step(length: ir.Value, wanted: ir.Value, scale: float | None) -> RecordedValue:
-    if scale is not None:
-        return op.Constant(value_float=1.0 / scale)
-    return op.Div(op.Cast(length, to=ir.DataType.FLOAT), op.Cast(wanted, to=ir.DataType.FLOAT))
-
-
 def _places(length: ir.Value, wanted: ir.Value, scale: float | None, middle: float = 0.0) -> RecordedValue:
-    """The old place of each new element, `int64[new]`."""
-    numbers: ir.Value = op.Cast(op.Range(0, axes.scalar(wanted), 1), to=ir.DataType.FLOAT)
-    if middle:
-        numbers = op.Add(numbers, middle)
+    """The old place of each new element, `int64[new]`. float32 holds every length that a tensor in memory has."""
+    new = op.Cast(axes.scalar(wanted), to=ir.DataType.FLOAT)
+    numbers: ir.Value = op.Range(middle, op.Add(new, middle) if middle else new, 1.0)
+    step: ir.Value
+    if scale is not None:
+        step = op.Constant(value_float=1.0 / scale)
+    else:
+        step = op.Div(op.Cast(length, to=ir.DataType.FLOAT), new)
     # Numbers that are not negative: a cast to integers rounds them down.
-    places = op.Cast(op.Mul(numbers, _step(length, wanted, scale)), to=ir.DataType.INT64)
+    places = op.Cast(op.Mul(numbers, step), to=ir.DataType.INT64)
     return places if scale is None or scale <= _LIMITED else op.Min(places, op.Sub(length, [1]))
 
 

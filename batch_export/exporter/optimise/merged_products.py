@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,13 +24,14 @@ from torch import Tensor
 
 from batch_export.exporter.graph import metadata
 from batch_export.exporter.optimise.alike_branches import Branch, Writing, common, reader
-from batch_export.exporter.optimise.merged_norms import content_of, holds, initializer, integer, is_own_weight
+from batch_export.exporter.optimise.merged_norms import content_of, holds, initializer, integer
 from batch_export.legalise.nested import graphs_of
 
 LARGEST = 1 << 20
 """Bytes of a merged matrix at most."""
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _SCALED = (torch.float32, torch.float64)
+_KINDS = ("matrix", "bias")
 _LEAST_OPSET = 13
 """From here on Split has its sizes as an input."""
 
@@ -49,16 +51,40 @@ class _Product:
     bias: Tensor | None = None
     scales: list[tuple[int, float]] = field(default_factory=list)
 
+    def factor(self, form: str) -> float:
+        """What its elements are multiplied with before the Split of a form."""
+        return math.prod(number for place, number in self.scales if place < self.branch.ends[form])
+
+    def adds(self) -> ir.Value | None:
+        """The bias that is added to it."""
+        if self.bias is None:
+            return None
+        adding = self.branch.nodes[1]
+        return adding.inputs[1 if adding.inputs[0] is self.node.outputs[0] else 0]
+
 
 def merge(model: ir.Model) -> int:
     """Merges in place; returns how many products and steps went. What they read is left for `dead_code`."""
     if model.opset_imports.get("", 0) < _LEAST_OPSET:
         return 0
     gone = 0
-    for graph in graphs_of(model.graph):
+    graphs = graphs_of(model.graph)
+    for graph in graphs:
         gone += sum(_move_heads(model, node) for node in [one for one in graph if one.op_type == "Split"])
-        gone += sum(_merge(model, group) for group in _groups(graph))
+    groups = [group for graph in graphs for group in _groups(graph)]
+    sharing = Counter(_weights(group) for group in groups)
+    made: dict[tuple[object, ...], list[ir.Value]] = {}
+    for group in groups:
+        weights = _weights(group)
+        if all(len(weight.uses()) == sharing[weights] for weight in weights):
+            gone += _merge(model, group, made)
+            sharing[weights] -= 1
     return gone
+
+
+def _weights(group: Sequence[_Product]) -> tuple[ir.Value, ...]:
+    """The matrices of a group: layers that share theirs share what is made of them."""
+    return tuple(weight for product in group if (weight := product.node.inputs[1]) is not None)
 
 
 def _groups(graph: ir.Graph) -> list[list[_Product]]:
@@ -81,7 +107,9 @@ def _owner(node: ir.Node) -> str:
 def _product(node: ir.Node) -> _Product | None:
     weight = node.inputs[1]
     matrix = content_of(weight)
-    if matrix is None or matrix.dim() != 2 or matrix.dtype not in _DTYPES or not is_own_weight(weight):
+    if weight is None or matrix is None or matrix.dim() != 2 or matrix.dtype not in _DTYPES:
+        return None
+    if weight.is_graph_output() or any(user.op_type != "MatMul" or place != 1 for user, place in weight.uses()):
         return None
     if matrix.numel() * matrix.element_size() > LARGEST:
         return None
@@ -116,7 +144,8 @@ def _takes(product: _Product, node: ir.Node) -> bool:
     return branch.moves(node)
 
 
-def _merge(model: ir.Model, group: Sequence[_Product]) -> int:
+def _merge(model: ir.Model, group: Sequence[_Product], made: dict[tuple[object, ...], list[ir.Value]]) -> int:
+    """Merges one group; `made` has the weights of groups before it."""
     first = group[0]
     if len({product.matrix.dtype for product in group}) > 1:
         return 0
@@ -130,26 +159,37 @@ def _merge(model: ir.Model, group: Sequence[_Product]) -> int:
         return 0
     writing = Writing(model, first.node, list(itertools.chain.from_iterable(one.nodes for one in branches)))
     name = first.node.outputs[0].name
-    value = writing.node("MatMul", [first.node.inputs[0], initializer(model, weights[0], f"{name}.matrix")])
-    if has_bias:
-        value = writing.node("Add", [value, initializer(model, weights[1], f"{name}.bias")])
+    key = (
+        _weights(group),
+        tuple(product.adds() for product in group),
+        tuple(product.factor(form) for product in group),
+    )
+    if key not in made:
+        made[key] = [
+            initializer(model, tensor, f"{name}.{kind}") for tensor, kind in zip(weights, _KINDS, strict=False)
+        ]
+    matrix, *bias = made[key]
+    value = writing.node("MatMul", [first.node.inputs[0], matrix])
+    if bias:
+        value = writing.node("Add", [value, *bias])
     writing.split(value, branches, form)
     return len(group) - 1
 
 
-def _side_by_side(group: Sequence[_Product], form: str) -> tuple[Tensor, Tensor] | None:
-    """The matrix and the bias of all; None where their dtype would not hold them."""
+def _side_by_side(group: Sequence[_Product], form: str) -> list[Tensor] | None:
+    """The matrix of all, and the bias if one has any; None where their dtype would not hold them."""
     matrices: list[Tensor] = []
     biases: list[Tensor] = []
     for product in group:
-        factor = math.prod(number for place, number in product.scales if place < product.branch.ends[form])
+        factor = product.factor(form)
         matrix, bias = (_scaled(tensor, factor) for tensor in (product.matrix, product.bias))
         if matrix is None or (bias is None and product.bias is not None):
             return None
         matrices.append(matrix)
         # Adding -0.0 is nothing, whatever it is added to.
         biases.append(bias if bias is not None else matrix.new_full((matrix.shape[1],), -0.0))
-    return torch.cat(matrices, 1), torch.cat(biases)
+    has_bias = any(product.bias is not None for product in group)
+    return [torch.cat(matrices, 1), *([torch.cat(biases)] if has_bias else [])]
 
 
 def _scaled(tensor: Tensor | None, factor: float) -> Tensor | None:
