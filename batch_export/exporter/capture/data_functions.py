@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from batch_export.exporter.capture import byte_masks, layout_questions
 from batch_export.exporter.capture.calls_without_numbers import ANSWERED_OTHERWISE, note
+from batch_export.exporter.capture.ctc_losses import ctc_loss
 from batch_export.exporter.capture.free_forms import of_free_sizes
 from batch_export.exporter.capture.inverse_stft import istft
 from batch_export.exporter.capture.transforms import is_of_transform
@@ -168,6 +169,8 @@ _REPLACED: Mapping[object, Callable[..., object]] = {
     torch.bincount: _bincount,
     torch.Tensor.bincount: _bincount,
     torch.combinations: _combinations,
+    torch.ctc_loss: ctc_loss,
+    functional.ctc_loss: ctc_loss,
     torch.istft: istft,
     torch.Tensor.istft: istft,
     torch.narrow: _narrow,
