@@ -593,6 +593,10 @@ def test_what_others_look_for_in_vain_counts_where_data_lie(root: Path, looked: 
             path = os.path.join(folder, name)
             sources, _, _, asked = seen_and_asked(root, f"name = {path!r}\n{looked}")
             assert (path in {**sources, **asked}) is counts, name
+        path = os.path.join(folder, "later.w")
+        deed = f"Path({path!r}).write_text('1')"
+        sources, _, _, asked = seen_and_asked(root, f"name = {path!r}\n{looked}\nsomebody_else()", "", deed)
+        assert {**asked, **sources}[path] in (ABSENT, "changed while it was read")
 
 
 @linux_only

@@ -242,8 +242,8 @@ class LoadedFiles:
             self._sources[listed] = current_digest(listed, self._roots, next(iter(self._avoided), Path()))
         return tuple(sorted(self._sources.items()))
 
-    def _counts_elsewhere(self, name: str, *, failed: bool = False) -> bool:
-        """Whether what was asked about outside the roots counts: where the user's own code asked, or where nothing is
+    def _counts_elsewhere(self, name: str, *, was_there: bool = False, failed: bool = False) -> bool:
+        """Whether what was asked about outside the roots counts: where the user's own code asked, or where nothing was
         there and it may have been in the place of what was used, or a library asked for that code.
         """
         if name in self._heard.looked_for:
@@ -251,7 +251,11 @@ class LoadedFiles:
         folder = os.path.realpath(os.path.dirname(name.rstrip(os.sep)))
         is_near = failed or any(folder in (one, os.path.dirname(one)) for one in self._used)
         is_sought = is_near or (name in self._heard.for_user and self._is_plain(name))
-        return is_sought and not os.path.lexists(name)
+        return is_sought and not was_there
+
+    def _is_written(self, name: str) -> bool:
+        note = self._opened_last.get(name)
+        return note is not None and note.wrote
 
     def _is_plain(self, name: str) -> bool:
         """Whether nobody keeps programs, settings or caches there, and a folder is there: what lies so is data."""
@@ -286,7 +290,11 @@ class LoadedFiles:
             lambda name, is_data: (
                 chosen.get(name)
                 or self._names.of_asked(name, is_data=is_data)
-                or (self._names.of_elsewhere(name) if self._counts_elsewhere(name, failed=failed) else None)
+                or (
+                    self._names.of_elsewhere(name)
+                    if self._counts_elsewhere(name, was_there=is_data or self._is_written(name), failed=failed)
+                    else None
+                )
             ),
         )
         near = states(
