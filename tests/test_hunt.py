@@ -222,6 +222,9 @@ def test_a_name_excuses_only_the_step_that_is_wrong_and_only_numbers_that_are_no
     assert declared("output 0", [])
     assert declared("output 0: [0, 24, 1, 1] instead of [0, 6, 2, 2]", ["F.pixel_unshuffle({f4}, 2)"])
     assert not declared("output 0: [1, 24, 1, 1] instead of [1, 6, 2, 2]", ["F.pixel_unshuffle({f4}, 2)"])
+    sums = ["torch.add({t}, {w}, alpha={si})"]
+    assert declared("output 0: -inf instead of -3e+38 at [0]" + SPECIAL_ON_THE_WAY, sums)
+    assert not declared("output 0: -3e+38 instead of -inf at [0]" + SPECIAL_ON_THE_WAY, sums)
 
 
 def test_one_capture_is_judged_at_several_opsets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,9 @@ _DECLARED_AS_NAN: tuple[tuple[str, str], ...] = (
 """The same where eager has NaN; docs/upstream.md or docs/exporter.md says so."""
 _DECLARED_AS_INFINITE: tuple[tuple[str, str], ...] = (
     (r"polygamma", "at a negative integer torch gives what sin(pi * x) rounds to"),
+    (r"(add|sub)_?\(.*alpha=", "eager multiplies by alpha and adds in one step"),
 )
-"""The same where the file has an infinity; docs/upstream.md says so."""
+"""The same where the file has an infinity; docs/upstream.md or docs/exporter.md says so."""
 _OF_NOTHING = re.compile(r" instead of \[([^\]]*\b0\b[^\]]*)\]")
 """At the end of a finding of another shape, where eager's has no elements."""
 _DECLARED_OF_NOTHING: tuple[tuple[str, str], ...] = (
