@@ -25,6 +25,7 @@ from batch_export.exporter.optimise import (
     dead_code,
     equal_parts,
     known_numbers,
+    merged_activations,
     merged_norms,
     merged_products,
     merged_scales,
@@ -70,7 +71,7 @@ def fold(model: ir.Model, growth: float = GROWTH, *, across_modules: bool = True
     shared = _share_equal_buffers(model)
     folding = _Folding(model, budget)
     changes = shared + folding.run() + _decide(model) + merged_norms.merge(model) + merged_scales.merge(model)
-    changes += repeated_entries.merge(model)
+    changes += repeated_entries.merge(model) + merged_activations.merge(model)
     changes += merged_products.merge(model) if across_modules else 0
     dead_code.remove_dead_code(model)
     after, seconds = passes.node_count(model), time.perf_counter() - begun
