@@ -313,3 +313,14 @@ def test_nothing_is_normalised_by_a_native_operator() -> None:
     others = [(torch.randn(3, 1),), (torch.zeros(3, 0),)]
     shapes = ({0: "n", 1: "m"},)
     export_and_compare(module, (torch.randn(4, 6),), *others, dynamic_shapes=shapes, opset_version=23)
+
+
+@pytest.mark.parametrize(("least", "operators"), [(1, 0), (0, 2)], ids=["declared", "free"])
+def test_groups_of_what_is_never_empty_need_no_sizes(least: int, operators: int) -> None:
+    norm = nn.GroupNorm(4, 8)
+    free = ({axis: torch.export.Dim(f"d{axis}", min=least) for axis in (0, 2, 3)},)
+    examples = [(torch.randn(*size),) for size in ((2, 8, 3, 4), (1, 8, 1, 1), (3, 8, 5, 2))]
+    if not least:
+        examples.append((torch.zeros(0, 8, 3, 4),))
+    program = export_and_compare(norm, *examples, dynamic_shapes=free)
+    assert len([node for node in program.model.graph if node.op_type in ("Div", "Mul")]) == operators + 1

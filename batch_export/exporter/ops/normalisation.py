@@ -125,7 +125,9 @@ def group_norm(
     channels = input.shape[1]
     apart = 1
     is_free = len(behind) < len(input.shape) - 1
-    if is_free and input.shape[0] and isinstance(input.shape[0], int):
+    if is_free and all(never_empty(input, axis) for axis in range(len(input.shape))):
+        groups = op.Reshape(input, [0, num_groups, -1])
+    elif is_free and input.shape[0] and isinstance(input.shape[0], int):
         groups = _groups(input, num_groups, op.Constant(value_ints=[input.shape[0], num_groups, -1]), 3)
     elif input.shape[0] and isinstance(input.shape[0], int):
         groups = op.Reshape(input, [0, num_groups, -1])
