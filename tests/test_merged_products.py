@@ -20,6 +20,7 @@ from batch_export.exporter.optimise import merged_products
 
 Form = Callable[["Layers", Tensor], Any]
 NUMBERS = torch.tensor([0.0, -0.0, 1.0, -2.5, 1e-20, float("inf"), float("nan"), 3.0])
+pytestmark = pytest.mark.sampled
 
 
 class Layers(nn.Module):
