@@ -12,6 +12,7 @@ from torch.export import Dim
 from batch_export import enable_fake_mode
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning
 from batch_export.exporter import export
+from batch_export.exporter.capture.named_in_texts import numbers_in_texts
 from tests.exporting import export_and_compare
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
@@ -78,6 +79,14 @@ BY_NAME: dict[str, Callable[[Named, torch.Tensor], torch.Tensor]] = {
 def test_text_of_a_size_that_is_a_name_of_the_models_is_refused_with_its_line(name: str) -> None:
     with pytest.raises(DynamicShapeError, match=r"makes text of a size.*test_exporter_texts\.py:\d+"):
         export(Named(BY_NAME[name]).eval(), (torch.rand(3, 4),), dynamic_shapes=({0: "n", 1: "m"},))
+
+
+def test_what_a_model_holds_itself_comes_before_what_its_file_has() -> None:
+    """A file may have more texts with numbers in them than are tried, and pytest adds some to each assertion."""
+    for name, numbers in (("a key", (12,)), ("of two sizes", (13, 12))):
+        found = numbers_in_texts(Named(BY_NAME[name]).eval())
+        assert found.index(numbers) < 5
+        assert len(found) > 10
 
 
 def test_an_axis_left_to_the_exporter_is_fixed_by_text_of_its_size() -> None:

@@ -2,6 +2,8 @@
 
 Arrives: a model whose code makes text of sizes, and the sizes at which something may be tried. Leaves: further sizes,
 at which such a text may be one of the model's own: a name that is looked up is there at one size alone. Nothing is run.
+Not all are tried where a file has many: the names of the model come first, then the texts of its own methods and of the
+functions that it holds, and what else these may come to is last.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 
 import torch
 
 from batch_export.exporter.capture.guard_points import Point
+from batch_export.exporter.capture.guard_sources import is_users
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.own_attributes import modules_of
 
@@ -56,8 +59,18 @@ def _names(module: torch.nn.Module) -> Iterator[str]:
 
 
 def _texts(module: torch.nn.Module) -> Iterator[str]:
-    for function in reached(module):
+    for function in itertools.chain(_held(module), reached(module)):
         yield from _constants(function.__code__)
+
+
+def _held(module: torch.nn.Module) -> Iterator[FunctionType]:
+    """The methods of a model's own classes, and the functions that its modules hold."""
+    for _, owner in modules_of(module):
+        kinds = (kind for kind in type(owner).__mro__ if not kind.__module__.startswith("torch."))
+        for one in itertools.chain(vars(owner).values(), *(vars(kind).values() for kind in kinds)):
+            function = getattr(one, "__func__", one)
+            if isinstance(function, FunctionType) and is_users(function.__code__.co_filename):
+                yield function
 
 
 def _constants(code: CodeType) -> Iterator[str]:
