@@ -23,9 +23,16 @@ def costs(*runs: tuple[int, float]) -> TrialCosts:
 
 
 def test_more_elements_than_those_of_a_run_that_took_long_are_left_alone() -> None:
-    found = costs((100, 0.1), (1000, 2.6))
-    assert not found.are_left_alone(1000)
-    assert found.are_left_alone(1001)
+    for found in (costs((100, 0.1), (1000, 2.6), (1200, 3.0)), costs((100, 0.1), (1000, 11.0))):
+        assert not found.are_left_alone(1000)
+        assert found.are_left_alone(1001)
+
+
+def test_one_run_that_took_long_for_something_else_tells_nothing() -> None:
+    """What is loaded or compiled while a model runs is so once."""
+    assert not costs((12, 2.6)).are_left_alone(1000)
+    assert not costs((12, 2.6), (12, 0.01), (20, 2.7)).are_left_alone(1000)
+    assert costs((12, 2.6), (20, 2.7)).are_left_alone(13)
 
 
 def test_what_grows_with_the_elements_is_left_alone_before_it_takes_long() -> None:

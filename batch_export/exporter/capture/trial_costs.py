@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _SECONDS = 2.5
-"""For how long a run may compute without those of more elements being left alone."""
+"""For how long a run may compute without those of more elements being left alone, if another one does as well."""
+_SURELY = 4 * _SECONDS
+"""For how long one run alone may."""
 _LONG = 5.0
 """For how long a run may be likely to compute, by how long others did, for it to be tried."""
 _ENOUGH = 20.0
@@ -56,11 +58,13 @@ class TrialCosts:
 
     Attributes:
         slow: the fewest elements of a run that took long.
+        doubted: those of the only one that did: something may have been loaded or compiled meanwhile.
         seconds: by the number of elements, of runs that came to their end.
         total: the seconds of all runs.
     """
 
     slow: float = math.inf
+    doubted: int | None = None
     seconds: dict[int, float] = field(default_factory=dict)
     total: float = 0.0
 
@@ -74,8 +78,13 @@ class TrialCosts:
         self.total += seconds
         if has_ended:
             self.seconds[elements] = min(seconds, self.seconds.get(elements, math.inf))
-        if seconds > _SECONDS:
-            self.slow = min(self.slow, elements)
+        if seconds <= _SECONDS:
+            if has_ended and self.doubted is not None and elements >= self.doubted:
+                self.doubted = None
+        elif seconds > _SURELY or self.doubted is not None:
+            self.slow = min(self.slow, elements, math.inf if self.doubted is None else self.doubted)
+        else:
+            self.doubted = elements
 
     def are_left_alone(self, elements: int) -> bool:
         """Whether inputs of so many elements take too long."""
@@ -87,4 +96,6 @@ class TrialCosts:
         if not fewer or elements <= most or most < _TIMES * fewer or self.seconds[most] < _TELLING:
             return 0.0
         grows = math.log(self.seconds[most] / max(self.seconds[fewer], 1e-9)) / math.log(most / fewer)
+        if most == self.doubted and grows > 2 * _STEEPEST:  # no model grows so
+            return 0.0
         return self.seconds[most] * float((elements / most) ** min(grows, _STEEPEST))
