@@ -145,22 +145,22 @@ def assert_runs(module: nn.Module, model: onnx.ModelProto, *sizes: tuple[int, in
         assert_same(actual, eager(module, (x,)))
 
 
-@pytest.mark.parametrize("name", MERGED)
-def test_products_of_one_input_are_one(name: str, tmp_path: Path) -> None:
-    form, products = MERGED[name]
+def assert_products(form: Form, products: int, folder: Path) -> None:
+    """How many products with weights a file has, and that it gives what eager gives."""
     module = Layers(form).eval()
-    model = written(module, tmp_path)
+    model = written(module, folder)
     assert counted(model)["MatMul"] == products
     assert_runs(module, model, (2, 3), (1, 2), (3, 7))
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_products_of_one_input_are_one(name: str, tmp_path: Path) -> None:
+    assert_products(*MERGED[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_products_that_one_would_not_shorten_stay(name: str, tmp_path: Path) -> None:
-    form, products = LEFT[name]
-    module = Layers(form).eval()
-    model = written(module, tmp_path)
-    assert counted(model)["MatMul"] == products
-    assert_runs(module, model, (2, 3), (1, 2), (3, 7))
+    assert_products(*LEFT[name], tmp_path)
 
 
 @pytest.mark.parametrize("opset", [13, 17, 20, 23])

@@ -303,9 +303,8 @@ class LoadedFiles:
             self._sources,
             lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),
         )
-        times = {name: path for path in self._heard.timed if (name := self._name_of_timed(path)) is not None}
-        named = {path: name for name, path in times.items()}
-        in_order = {(named[path], state) for path, state in orders(times.values())}
+        timed = {path: name for path in self._heard.timed if (name := self._name_of_timed(path)) is not None}
+        in_order = {(timed[path], state) for path, state in orders(timed)}
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
         local = self.modules()

@@ -28,7 +28,7 @@ from torch.jit._trace import TracerWarning
 from torch.utils import _pytree as pytree
 
 from batch_export.exporter.capture import dynamic_shapes as shapes
-from batch_export.exporter.capture import grad_modes, torchscript, transforms
+from batch_export.exporter.capture import needless_switches, torchscript, transforms
 from batch_export.exporter.capture.assigned_buffers import assigned_buffers
 from batch_export.exporter.capture.both_ways import captured_both_ways
 from batch_export.exporter.capture.calls_without_numbers import note_line
@@ -90,7 +90,7 @@ def _torch_export(strict: bool) -> Callable[..., torch.export.ExportedProgram]:
         try:
             with (
                 transforms.own_levels(),
-                grad_modes.left_out(),
+                needless_switches.left_out(),
                 assigned_buffers(),
                 _fake_constants_returned(),
                 contextlib.nullcontext() if strict else code_unwritten(),

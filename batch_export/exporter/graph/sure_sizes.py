@@ -58,10 +58,11 @@ def is_sure(condition: object) -> bool:
     doubted: frozenset[Any] = vars(environment).get(_DOUBTED, frozenset())
     lowest: Mapping[str, int] = vars(environment).get(_DECLARED, {})
     is_declared = any(lowest.get(one.name) for one in condition.node.expr.free_symbols)
-    if not is_declared and not statically_known_true(condition):
-        return False
-    if not (doubted or is_declared) or not hasattr(environment, "_maybe_evaluate_static"):
-        return statically_known_true(condition)
+    if not is_declared or not hasattr(environment, "_maybe_evaluate_static"):
+        if not statically_known_true(condition):
+            return False
+        if not doubted or not hasattr(environment, "_maybe_evaluate_static"):
+            return True
     symbols = frozenset().union(*(one.free_symbols for one in doubted))
     ranges = tuple(
         (

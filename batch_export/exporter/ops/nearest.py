@@ -27,14 +27,15 @@ _LIMITED = 64.0
 
 
 def _places(length: ir.Value, wanted: ir.Value, scale: float | None, middle: float = 0.0) -> RecordedValue:
-    """The old place of each new element, `int64[new]`. float32 holds every length that a tensor in memory has."""
-    new = op.Cast(axes.scalar(wanted), to=ir.DataType.FLOAT)
-    numbers: ir.Value = op.Range(middle, op.Add(new, middle) if middle else new, 1.0)
+    """The old place of each new element, `int64[new]`. They are counted as integers: float32 has not all above 2^24."""
+    numbers: ir.Value = op.Cast(op.Range(0, axes.scalar(wanted), 1), to=ir.DataType.FLOAT)
+    if middle:
+        numbers = op.Add(numbers, middle)
     step: ir.Value
     if scale is not None:
         step = op.Constant(value_float=1.0 / scale)
     else:
-        step = op.Div(op.Cast(length, to=ir.DataType.FLOAT), new)
+        step = op.Div(op.Cast(length, to=ir.DataType.FLOAT), op.Cast(wanted, to=ir.DataType.FLOAT))
     # Numbers that are not negative: a cast to integers rounds them down.
     places = op.Cast(op.Mul(numbers, step), to=ir.DataType.INT64)
     return places if scale is None or scale <= _LIMITED else op.Min(places, op.Sub(length, [1]))
