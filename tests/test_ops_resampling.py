@@ -59,6 +59,24 @@ def test_nearest_exact_with_free_axes(way: str) -> None:
     compare({**WAYS[way], "mode": "nearest-exact"}, free=True)
 
 
+@pytest.mark.parametrize(("old", "new", "order"), [((14, 11), (4, 30), [2, 1]), ((14, 11), (28, 5), [1, 2])])
+@pytest.mark.parametrize("free", [False, True])
+def test_single_elements_are_not_gathered(
+    free: bool, old: tuple[int, int], new: tuple[int, int], order: list[int]
+) -> None:
+    """Slices of memory are taken instead; where sizes are known, along the axis first that becomes shorter."""
+    axes = ({0: "batch", 2: Dim("height", min=1), 3: Dim("width", min=1)},)
+    image = torch.randn(2, 3, *old)
+    program = export_and_compare(
+        Interpolation(size=new, mode="nearest-exact"),
+        (image,),
+        *([(image[:1, :, :2, :7],)] if free else []),
+        dynamic_shapes=axes if free else None,
+    )
+    gathered = [node for node in program.model.graph if node.op_type == "Gather"]
+    assert [node.attributes["axis"].as_int() for node in gathered] == ([1, 2] if free else order)
+
+
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 @pytest.mark.parametrize("way", ["scale", "smaller"])
 def test_plain_modes_with_free_axes(mode: str, way: str) -> None:

@@ -37,6 +37,9 @@ def flatten(self: ir.Value, start_dim: int = 0, end_dim: int = -1) -> RecordedVa
         return op.Flatten(self, axis=1)
     if (start, end) == (0, count - 2):
         return op.Flatten(self, axis=end + 1)
+    behind = [axes.fixed_size(self, axis) for axis in range(end + 1, count)]
+    if all(axes.never_empty(self, axis) for axis in range(start)) and all(behind):
+        return op.Reshape(self, [*[0] * start, -1, *(size for size in behind if size)])
     merged = op.ReduceProd(_sizes(self, start, end + 1), keepdims=1)
     parts = [_sizes(self, 0, start), merged, _sizes(self, end + 1, count)]
     return axes.reshaped(self, [part for part, size in zip(parts, (start, 1, count - 1 - end), strict=True) if size])

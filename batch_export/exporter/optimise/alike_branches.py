@@ -134,25 +134,28 @@ class Writing:
             assert first.shape is not None
             assert first.parts is not None
             heads = sum(branch.parts[0] for branch in group if branch.parts is not None)
-            asked = np.array([*first.shape[0], heads, first.parts[1]], dtype=np.int64)
+            asked = [*first.shape[0], heads, first.parts[1]]
             attributes = {"allowzero": 1} if first.shape[1] else {}
-            value = self.node("Reshape", [value, self._numbers(asked)], attributes)
+            value = self.node("Reshape", [value, self.numbers(asked)], attributes)
         if form == "heads":
             value = self.node("Transpose", [value], {"perm": list(_HEADS_FIRST)})
         shares = [branch.columns if form == "rows" or branch.parts is None else branch.parts[0] for branch in group]
-        name = self.before.outputs[0].name
-        pieces = [ir.Value(name=self._free(f"{name}.{number}"), type=value.type) for number in range(len(group))]
-        sizes = self._numbers(np.array(shares, dtype=np.int64))
-        self._insert(ir.node("Split", [value, sizes], {"axis": _SPLIT_AT[form]}, outputs=pieces))
-        for branch, piece in zip(group, pieces, strict=True):
+        for branch, piece in zip(group, self.pieces(value, shares, _SPLIT_AT[form]), strict=True):
             end = branch.nodes[branch.ends[form] - 1]
             if form == "heads" and branch.is_turned:
                 piece = self.node("Transpose", [piece], {"perm": [0, 1, 3, 2]}, end)
-            _take_over(end, piece)
+            take_over(end, piece)
         for branch in group:
             for node in reversed(branch.nodes[: branch.ends[form]]):
                 assert node.graph is not None
                 node.graph.remove(node, safe=True)
+
+    def pieces(self, value: ir.Value, sizes: Sequence[int], axis: int) -> list[ir.Value]:
+        """Inserts a Split; returns its pieces."""
+        name = self.before.outputs[0].name
+        pieces = [ir.Value(name=self._free(f"{name}.{number}"), type=value.type) for number in range(len(sizes))]
+        self._insert(ir.node("Split", [value, self.numbers(sizes)], {"axis": axis}, outputs=pieces))
+        return pieces
 
     def node(
         self,
@@ -182,19 +185,20 @@ class Writing:
         names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
         return next(one for one in names if one not in taken)
 
-    def _numbers(self, numbers: np.ndarray[Any, Any]) -> ir.Value:
-        """A constant with these numbers; one that was made before serves again."""
+    def numbers(self, content: Sequence[int]) -> ir.Value:
+        """A constant, `int64[n]`, with these numbers; one that was made before serves again."""
+        numbers = np.array(content, dtype=np.int64)
         for count in itertools.count():
             value = self.model.graph.initializers.get(f"merged.{count}")
             if value is None:
                 break
-            content = known(value)
-            if content is not None and np.array_equal(content, numbers) and content.dtype == numbers.dtype:
+            before = known(value)
+            if before is not None and np.array_equal(before, numbers) and before.dtype == numbers.dtype:
                 return value
         return constant(self.model, numbers, "merged")
 
 
-def _take_over(end: ir.Node, piece: ir.Value) -> None:
+def take_over(end: ir.Node, piece: ir.Value) -> None:
     """A piece is from now on what a node made, under its name."""
     (replaced,) = end.outputs
     name, properties = replaced.name, dict(replaced.metadata_props)
