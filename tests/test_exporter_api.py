@@ -12,6 +12,7 @@ import onnx
 import onnx_ir.passes.common as common_passes
 import pytest
 import torch
+from exporting import Called
 
 import batch_export
 from batch_export import (
@@ -354,6 +355,33 @@ def test_verify(model: Affine) -> None:
         fake = Affine()
     with pytest.raises(VerificationError, match="a model made in fake mode has no weights"):
         export(fake, (X,), verify=True)
+
+
+def test_verifying_random_numbers_says_that_they_are() -> None:
+    with pytest.raises(VerificationError, match=r"the model draws random numbers.*RandomUniformLike.*eval mode"):
+        export(Called(lambda x: x + torch.rand_like(x)), (X,), verify=True)
+
+
+@pytest.mark.parametrize("kind", ["ExportedProgram", "ExportableModule"])
+def test_what_is_captured_has_no_older_form(model: Affine, kind: str, recwarn: pytest.WarningsRecorder) -> None:
+    """torch exports both with its newer exporter, too, whatever `dynamo` says."""
+
+    class Bringing(torch.onnx.ExportableModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+        def example_arguments(self) -> tuple[tuple[torch.Tensor], None]:
+            return (X,), None
+
+    given = torch.export.export(model, (X,)) if kind == "ExportedProgram" else Bringing()
+    program = export(given, dynamo=False)
+    assert program.exporter == "core"
+    assert not [one for one in recwarn if "legacy" in str(one.message)]
+    torch.testing.assert_close(program(X)[0], model(X))
 
 
 @pytest.mark.parametrize(

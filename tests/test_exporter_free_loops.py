@@ -522,6 +522,18 @@ def test_a_loop_that_is_not_what_its_operator_does_is_refused(loop: Callable[[to
     export_and_compare(Looping(loop), given, (torch.randn(3, 4, 3),), dynamic_shapes=({0: "b"},))
 
 
+def _with_noise(x: torch.Tensor) -> torch.Tensor:
+    h = x.new_zeros(4, 3)
+    for row in x:
+        h = h * 0.5 + row + torch.rand_like(h)
+    return h
+
+
+def test_a_loop_that_draws_numbers_says_so() -> None:
+    with pytest.raises(CaptureError, match=r"draws random numbers, which come in another order.*before the loop"):
+        export(Looping(_with_noise), (torch.randn(2, 4, 3),), dynamic_shapes=({0: "n"},))
+
+
 def _by_the_length(x: torch.Tensor) -> torch.Tensor:
     h, n = torch.zeros(x.shape[0], 3), x.shape[1]
     for t in range(n):

@@ -10,6 +10,7 @@ import onnx_ir as ir
 import onnxscript
 import pytest
 import torch
+from exporting import Called
 from onnxscript import opset20 as op
 from torch.onnx import is_in_onnx_export
 
@@ -132,6 +133,38 @@ def test_is_in_onnx_export_is_true_in_both_kinds_of_capture(strict: bool) -> Non
     captured = capture.capture(Branching(), (torch.zeros(2),), strategies=[strategy])
     targets = [str(node.target) for node in captured.program.graph.nodes if node.op == "call_function"]
     assert targets == ["aten.add.Tensor"]
+
+
+def exported_form(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() if torch.onnx.is_in_onnx_export() else x.cos()
+
+
+def by_data(x: torch.Tensor) -> torch.Tensor:
+    return exported_form(x) + 1 if x.sum() > 0 else exported_form(x)
+
+
+def row_by_row(x: torch.Tensor) -> torch.Tensor:
+    total = x[0]
+    for row in x:
+        total = total * 0.5 + row
+    return exported_form(total)
+
+
+def numbers_are_tried(x: torch.Tensor) -> torch.Tensor:
+    try:
+        number = float(x.numpy().sum())
+    except RuntimeError:
+        number = 0.0
+    assert number == number
+    return exported_form(x)
+
+
+@pytest.mark.parametrize("form", [by_data, row_by_row, numbers_are_tried])
+def test_a_program_that_is_tried_is_held_against_the_exported_form(form: Callable[[torch.Tensor], Any]) -> None:
+    program = export(Called(form), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},))
+    found = {node.op_type for node in program.model.graph.all_nodes()}
+    assert "Sin" in found
+    assert "Cos" not in found
 
 
 class ImportedBranching(torch.nn.Module):

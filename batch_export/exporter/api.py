@@ -18,6 +18,7 @@ from batch_export.exporter.capture import dynamic_axes as older_axes
 from batch_export.exporter.capture import dynamic_shapes as shapes
 from batch_export.exporter.capture.arguments import (
     example_inputs,
+    is_captured,
     of_exportable_module,
     warn_deprecated,
     warn_of_older_ways,
@@ -110,7 +111,8 @@ def export(
         dynamic_axes: input or output name -> {axis: name} or a list of axes; turned into `dynamic_shapes`, which is
             preferred when both are given.
         keep_initializers_as_inputs: whether weights are also inputs of the file.
-        dynamo: False exports with the TorchScript exporter instead; the result's `exporter` says so.
+        dynamo: False exports with the TorchScript exporter instead; the result's `exporter` says so. Exported programs
+            and a `torch.onnx.ExportableModule` have no TorchScript form; they are exported by this one all the same.
         external_data: write weights to `<f>.data`.
         dynamic_shapes: which axes stay free, as a tree like the inputs (or a dict by parameter names) with axis names,
             `torch.export.Dim`s, hints, ints or None; a `ShapesCollection`, an `AdditionalInputs`; True for all axes.
@@ -166,8 +168,9 @@ def export(
     functions = asked_for(modules)
     if mutations not in MUTATIONS:
         raise ValueError(f"mutations={mutations!r}: choose {', '.join(MUTATIONS)}")
-    warn_of_older_ways(f, dynamic_axes, dynamo)
     model = loaded(model)
+    dynamo = dynamo or is_captured(model)
+    warn_of_older_ways(f, dynamic_axes, dynamo)
     args, kwargs, dynamic_shapes, input_names, output_names = of_exportable_module(
         model, args, kwargs, dynamic_shapes, input_names, output_names
     )
@@ -238,7 +241,7 @@ def export(
             with journal.stage("verify"):
                 _refuse_fake(program)
                 journal.verification = verification.verify_program(program, model, arguments, keywords)
-                verification.require(journal.verification)
+                verification.require(journal.verification, program)
                 journal.compared_at.append("the example inputs")
                 journal.verification += verification.verify_other_size(
                     program, model, arguments, keywords, journal.compared_at

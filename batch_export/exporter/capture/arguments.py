@@ -60,6 +60,12 @@ def is_default(name: str, value: object) -> bool:
     return value is None or value == default or getattr(value, "name", "") == _TORCHS_DEFAULTS.get(name)
 
 
+def is_captured(model: object) -> bool:
+    """Whether a model is one that torch.onnx.export takes for its newer exporter, whatever `dynamo` says."""
+    kind = getattr(torch.onnx, "ExportableModule", None)
+    return isinstance(model, torch.export.ExportedProgram) or (kind is not None and isinstance(model, kind))
+
+
 def of_exportable_module(
     model: object, args: object, kwargs: object, dynamic_shapes: object, input_names: object, output_names: object
 ) -> tuple[object, Any, Any, Any, Any]:

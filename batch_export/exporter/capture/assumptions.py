@@ -19,8 +19,10 @@ from batch_export.exporter.capture.forced_decisions import OneWayOnlyError
 from batch_export.exporter.capture.other_inputs import Inputs, extreme_values, one_apart, other_digits, other_values
 from batch_export.exporter.capture.other_sizes import at_numbers, other_sizes
 from batch_export.exporter.capture.parsed_files import parsed
+from batch_export.exporter.capture.seeded_numbers import drawing_nodes
 from batch_export.exporter.capture.strategies import Assumption
 from batch_export.exporter.capture.trial import Outcome, is_fake, share_apart, tried
+from batch_export.exporter.graph.metadata import source_location
 
 _OTHERS = 8
 """Further inputs that a program is run at."""
@@ -223,6 +225,14 @@ def check_rounds(
         CaptureError: where the model runs, and the program does not or gives something else.
     """
     if problem := difference(program, module, args, kwargs, elsewhere):
+        if drawing := drawing_nodes(program):
+            raise CaptureError(
+                "a loop of the model over a free size draws random numbers, which come in another order in the loop of "
+                "a program, so that the two cannot be compared",
+                source=next(filter(None, map(source_location, drawing)), None),
+                next_step="draw the numbers of all rounds before the loop (`noise = torch.randn(n, ...)`, a row for "
+                "each round), export the model in eval mode, or leave that axis out of dynamic_shapes",
+            )
         raise CaptureError(
             f"a loop of the model over a free size is no operator of the file: {problem}",
             next_step="hand what a round changes to the functions that read it, in place of reading it by another name",

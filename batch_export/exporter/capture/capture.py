@@ -155,7 +155,8 @@ def capture(
     """
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
-    with settings_kept(), state_kept(model, args, kwargs), without_fast_paths(), powers_in_brackets():
+    # The program is held against the model as the export sees it, whatever that asks `torch.onnx.is_in_onnx_export()`.
+    with in_onnx_export(), settings_kept(), state_kept(model, args, kwargs), without_fast_paths(), powers_in_brackets():
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
 
 
@@ -177,8 +178,7 @@ def _capture(
         return _as_it_is(model, arguments, keywords, dynamic_shapes, guards)
     if torchscript.is_scripted(model):
         begun = time.perf_counter()
-        with in_onnx_export():
-            eager = torchscript.as_eager(model, arguments, keywords)
+        eager = torchscript.as_eager(model, arguments, keywords)
         placed, named = torchscript.as_called(model, arguments, keywords)
         if isinstance(dynamic_shapes, (tuple, list)):
             dynamic_shapes = (*dynamic_shapes, *[None] * (len(placed) + len(named) - len(dynamic_shapes)))

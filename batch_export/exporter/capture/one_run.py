@@ -22,7 +22,6 @@ from batch_export.exporter.capture.conversions import conversions
 from batch_export.exporter.capture.decided_programs import decide
 from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.dropped_caches import caches_dropped
-from batch_export.exporter.capture.export_switch import in_onnx_export
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.fresh_operators import fresh_operators
 from batch_export.exporter.capture.grad_modes import is_of_recording, record_for, recording
@@ -101,7 +100,6 @@ def _run(
         settings_kept(),
         _noted(module, is_run=name != STRICT),
         seeds_noted() as seeds,
-        in_onnx_export(),
         _followed(),
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),

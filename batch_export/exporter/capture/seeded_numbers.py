@@ -107,14 +107,19 @@ def seeded(program: torch.export.ExportedProgram, noted: Sequence[str]) -> list[
         program: what was captured.
         noted: what `seeds_noted` gave.
     """
-    graphs = [one.graph for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
-    drawing = [node for graph in graphs for node in graph.nodes if _draws(node)]
+    drawing = drawing_nodes(program)
     if not drawing:
         return []
     generators = [one for one in program.constants.values() if isinstance(one, torch.Generator)]
     made = any(one.initial_seed() != _OTHER_SEED for one in generators)
     lines = [line for node in drawing if node.kwargs.get("generator") is not None and (line := source_location(node))]
     return [*noted, *([" at ".join(("of a generator that forward makes", *lines[:1]))] if made else [])]
+
+
+def drawing_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
+    """The random operators of a program, those in its branches and loops too."""
+    graphs = [one.graph for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
+    return [node for graph in graphs for node in graph.nodes if _draws(node)]
 
 
 def _draws(node: torch.fx.Node) -> bool:

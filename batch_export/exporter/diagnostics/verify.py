@@ -32,6 +32,7 @@ from batch_export.exporter.diagnostics.slices import SlicedFile
 from batch_export.exporter.graph.agreement import require_one
 from batch_export.exporter.graph.metadata import KIND
 from batch_export.exporter.graph.tensor_values import to_tensor, to_value
+from batch_export.exporter.optimise.edits import RANDOM
 from batch_export.exporter.program.program import ONNXProgram
 from batch_export.numbers.compare import compare
 from batch_export.numbers.facts import OutputFacts
@@ -280,7 +281,7 @@ def verify_other_size(
             told.append(text)
         facts = _compared(program, expected, others, keywords, sizes)
         try:
-            require(facts)
+            require(facts, program)
         except VerificationError as error:
             raise VerificationError(
                 f"at {sizes} {error.problem}",
@@ -332,13 +333,34 @@ def _compared(
     ]
 
 
-def require(results: Sequence[OutputFacts | VerificationInfo]) -> None:
+def require(results: Sequence[OutputFacts | VerificationInfo], program: ONNXProgram | None = None) -> None:
     """Raises if a value is not what the model gives.
+
+    Args:
+        results: what the comparison found.
+        program: what was compared, of which the error says if it draws random numbers.
 
     Raises:
         VerificationError: naming the value and the size of the error.
     """
     for result in results:
         facts = result.facts if isinstance(result, VerificationInfo) else result
-        if facts is not None:
+        if facts is None:
+            continue
+        try:
             require_one(facts)
+        except VerificationError as error:
+            drawing = None if program is None else _drawing_node(program)
+            if drawing is None:
+                raise
+            raise VerificationError(
+                f"{error.problem}; the model draws random numbers, of which a file has others in each run",
+                node=drawing.name,
+                operator=drawing.op_type,
+                next_step="export the model in eval mode, pass the numbers as an input, or leave out verify: a sweep "
+                "judges such a model by the spread of its numbers",
+            ) from error
+
+
+def _drawing_node(program: ONNXProgram) -> ir.Node | None:
+    return next((node for node in program.model.graph.all_nodes() if node.op_type in RANDOM and not node.domain), None)
