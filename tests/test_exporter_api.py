@@ -25,7 +25,7 @@ from batch_export import (
     enable_fake_mode,
     export,
 )
-from batch_export.errors import CaptureError, DynamicShapeError, OpsetError, VerificationError
+from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, OpsetError, VerificationError
 
 DOCUMENTED = [
     *("model", "args", "f", "kwargs", "export_params", "verbose", "input_names", "output_names", "opset_version"),
@@ -357,9 +357,48 @@ def test_verify(model: Affine) -> None:
         export(fake, (X,), verify=True)
 
 
+class OneOfTwo(torch.nn.Module):
+    """Chooses by how many rows there are, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Twice the rows where there are more than four, and else their negatives."""
+        self.calls += 1
+        return x * 2 if x.shape[0] > 4 else -x
+
+
+@pytest.mark.parametrize("within", ["nothing", "example", "model"])
+def test_inference_mode_round_an_export(within: str) -> None:
+    model, x = OneOfTwo(), torch.randn(5, 3)
+    with torch.inference_mode():
+        model, x = OneOfTwo() if within == "model" else model, torch.randn(5, 3) if within == "example" else x
+        program = export(model, (x,), dynamic_shapes=None if within == "model" else ({0: "n"},))
+    for count in (5,) if within == "model" else (5, 2):
+        given = torch.randn(count, 3)
+        torch.testing.assert_close(program(given)[0], given * 2 if count > 4 else -given)
+
+
 def test_verifying_random_numbers_says_that_they_are() -> None:
     with pytest.raises(VerificationError, match=r"the model draws random numbers.*RandomUniformLike.*eval mode"):
         export(Called(lambda x: x + torch.rand_like(x)), (X,), verify=True)
+
+
+def test_a_program_that_torch_cannot_write_is_written_as_text(tmp_path: Path) -> None:
+    program = Called(lambda x: (x + 1, x.shape[0] > 3))
+    with pytest.warns(ExportWarning, match="written as text alone"):
+        export(program, (X,), dynamic_shapes=({0: "n"},), dump_exported_program=True, artifacts_dir=tmp_path)
+    (text,) = tmp_path.iterdir()
+    assert "ExportedProgram" in text.read_text()
+
+
+def test_a_model_without_weights_is_not_verified() -> None:
+    with torch.device("meta"):
+        module, x = torch.nn.Linear(3, 2), torch.randn(2, 3)
+    with pytest.raises(VerificationError, match="on the meta device has no weights"):
+        export(module, (x,), verify=True)
 
 
 @pytest.mark.parametrize("kind", ["ExportedProgram", "ExportableModule"])

@@ -10,8 +10,8 @@ from torch._higher_order_ops.map import map as torch_map
 from torch._higher_order_ops.scan import scan as torch_scan
 
 from batch_export import export
-from batch_export.errors import CaptureError
-from tests.exporting import export_and_compare
+from batch_export.errors import CaptureError, TranslationError
+from tests.exporting import Called, export_and_compare
 
 pytestmark = pytest.mark.sampled
 
@@ -300,3 +300,22 @@ def test_bodies_of_bfloat16_at_opsets_whose_nodes_carry_none(opset: int) -> None
     torch.manual_seed(0)
     x = torch.randn(3, 4).to(torch.bfloat16)
     export_and_compare(HalfPrecision(), (x,), (-x,), opset_version=opset)
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["returned", "read"])
+def test_a_branch_by_the_operator_itself_gives_a_tensor(more: int) -> None:
+    """`torch.cond` hands its operator functions that give tuples; whoever calls that operator need not."""
+
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        made = torch.ops.higher_order.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+        return made + 1 if more else made
+
+    export_and_compare(Called(branching), (torch.ones(3, 2),), (-torch.ones(4, 2),), dynamic_shapes=({0: "n"},))
+
+
+def test_results_of_a_branch_that_are_no_tensors_are_refused_in_a_sentence() -> None:
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.higher_order.cond(x.sum() > 0, lambda x: {"y": x.sin()}, lambda x: {"y": x.cos()}, (x,))["y"]
+
+    with pytest.raises(TranslationError, match=r"no tensors in a tuple.*return a tensor"):
+        export(Called(branching), (torch.ones(3, 2),))

@@ -141,6 +141,14 @@ def test_lengths_that_are_no_power_of_two_have_all_digits(name: str, free: bool)
     torch.testing.assert_close(program(x)[0], expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
 
 
+@pytest.mark.parametrize("free", [True, False])
+def test_windows_without_the_optimiser(free: bool) -> None:
+    """What a translation decides by the window's length is known, though nothing is folded."""
+    window = torch.hann_window(12)
+    transform = Transform(lambda x: torch.stft(x, 16, 4, 12, window=window, return_complex=True))
+    export_and_compare(transform, (torch.randn(2, 64),), dynamic_shapes=({0: "n"},) if free else None, optimize=False)
+
+
 def test_lengths_that_are_a_power_of_two_stay_in_their_dtype() -> None:
     program = export(Transform(lambda x: fft.fft2(x)), (torch.randn(8, 16),))
     assert not [node for node in program.model.graph if node.op_type == "Cast"]

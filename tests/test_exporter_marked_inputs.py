@@ -1,6 +1,8 @@
-"""An export leaves no marks of torch's on the inputs that it was given."""
+"""An export reads the marks of free axes on the inputs that it was given, and leaves none of its own."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -35,3 +37,27 @@ def test_marks_of_the_callers_stay() -> None:
         torch._dynamo.mark_dynamic(x, 1)
         torch._dynamo.maybe_mark_dynamic(x, 1)
     assert {name: str(mark) for name, mark in vars(x).items()} == before
+
+
+class Rows(torch.nn.Module):
+    """Takes any number of rows, and three columns."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ torch.ones(3, 2) + y.sum()
+
+
+@pytest.mark.parametrize("is_one", [False, True], ids=["two tensors", "one tensor twice"])
+@pytest.mark.parametrize("mark", [torch._dynamo.mark_dynamic, torch._dynamo.maybe_mark_dynamic])
+def test_marked_axes_are_free_where_the_model_lets_them_be(mark: Callable[..., None], is_one: bool) -> None:
+    x = torch.randn(4, 3)
+    y = x if is_one else torch.randn(4, 3)
+    for place in (0, 1):
+        mark(x, place)
+    before = {name: str(value) for name, value in vars(x).items()}
+    program = export(Rows(), (x, y))
+    first, second = (one.shape for one in program.model.graph.inputs)
+    assert [isinstance(size, int) for size in first] == [False, True]
+    assert all(isinstance(size, int) for size in second) is not is_one
+    others = torch.randn(6, 3), torch.randn(4 + 2 * is_one, 3)
+    torch.testing.assert_close(program(*others)[0], Rows()(*others))
+    assert {name: str(value) for name, value in vars(x).items()} == before

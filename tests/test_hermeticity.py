@@ -37,6 +37,9 @@ SOURCES = {
     "mine/bare.py": "import libbare\ndef build(): return libbare.NUMBER\n",
     "mine/optional.py": "def build():\n    try: import libnew\n    except ImportError: return 0\n    return 1\n",
     "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
+    "mine/in_package.py": "import os\n"
+    "def build(packages): return os.path.exists(packages.removeprefix('at ') + '/libloose/more.w')\n",
+    "mine/of_session.py": "import os\ndef build(): return os.environ.get('HOSTNAME')\n",
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
     "mine/counted.py": "import os\ndef build(): return len(os.environ)\n",
     "mine/shown.py": "import os\ndef build(): return 'HERMETIC_ALL_1' in repr(os.environ)\n",
@@ -249,6 +252,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "config": {"size": 1},
         "data_only": {"packages": f"at {packages}"},
         "loose": {"packages": f"at {packages}"},
+        "in_package": {"packages": f"at {packages}"},
     }
     names = [name.removeprefix("mine/").removesuffix(".py") for name in SOURCES if name != "mine/constants.py"]
     models = {
@@ -441,6 +445,17 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         f"environment variable {VARIABLE} has another value",
         lambda p: p.monkeypatch.setenv(VARIABLE, "two"),
     ),
+    "a file in a package's folder that the user's own code missed": (
+        {"in_package"},
+        "libloose/more.w: absent -> file 1",
+        lambda p: (p.packages / "libloose" / "more.w").write_text("1"),
+    ),
+    "a variable of the session, by its name": (
+        {"of_session"},
+        "environment variable HOSTNAME has another value",
+        lambda p: p.monkeypatch.setenv("HOSTNAME", "another"),
+    ),
+    "another variable of the session": (set(), "", lambda p: p.monkeypatch.setenv("EDITOR", "another")),
     "any variable": (
         EVERY,
         "environment variable (any: all were read) has another value",

@@ -148,8 +148,8 @@ def somebody_else():
 watched.watch(theirs)
 exec(sys.argv[2])
 sources, pairs = dict(watched.sources()), watched.asked()
-asked = {name: state for name, state in pairs if not state.startswith("changed ")}
-orders = {name: state for name, state in pairs if state.startswith("changed ")}
+asked = {name: state for name, state in pairs if not state.startswith(("changed ", "altered "))}
+orders = {name: state for name, state in pairs if state.startswith(("changed ", "altered "))}
 theirs.close()
 print(json.dumps([sources, watched.changed, watched.unseen, asked, orders]))
 """
@@ -456,11 +456,53 @@ def test_the_order_of_times_counts_where_a_model_asks_for_them(root: Path, code:
     assert state_now(str(root / "b.pt"), orders["b.pt"]) == "absent"
 
 
+HANDED = _by_a_package("def of_all(give, paths): return [give(path) for path in paths]") + "; of_all({}, {})"
+IN_OTHER_WAYS = {
+    "entries of a folder": "max(os.scandir('.'), key=lambda entry: entry.stat().st_mtime)",
+    "handed to a package": HANDED.format("os.path.getmtime", "['a.pt', 'b.pt', 'c.pt']"),
+    "asked in one function and compared in another": (
+        "def status(path):\n  return os.stat(path)\n"
+        "def newest(paths):\n  return max(map(status, paths), key=lambda one: one.st_mtime)\n"
+        "newest(['a.pt', 'b.pt', 'c.pt'])"
+    ),
+}
+
+
+@linux_only
+@pytest.mark.parametrize("way", IN_OTHER_WAYS)
+def test_the_order_of_times_counts_however_they_are_asked_for(root: Path, way: str) -> None:
+    subprocess.run([sys.executable, "-c", NEWER], cwd=root, check=True)
+    (root / "model.py").write_text(f"import os\n{IN_OTHER_WAYS[way]}\n")
+    orders = orders_seen(root, "import runpy; runpy.run_path('model.py')")
+    assert orders["b.pt"] == "changed after a.pt"
+    assert orders["c.pt"] == "changed with b.pt"
+
+
+def _alter_later(path: Path, other: Path) -> None:
+    """Sets a file's mode until that was later than the other one's: clocks of file systems tick slowly."""
+    while path.stat().st_ctime_ns <= other.stat().st_ctime_ns:
+        path.chmod(0o600)
+
+
+@linux_only
+def test_the_order_in_which_files_were_altered_counts_apart(root: Path) -> None:
+    subprocess.run([sys.executable, "-c", NEWER], cwd=root, check=True)
+    a, b, c = (root / name for name in ("a.pt", "b.pt", "c.pt"))
+    for older, newer in ((a, b), (b, c)):
+        _alter_later(newer, older)
+    orders = orders_seen(root, "import glob; max(glob.glob('*.pt'), key=os.path.getctime)")
+    assert orders == {"b.pt": "altered after a.pt", "c.pt": "altered after b.pt"}
+    _alter_later(a, b)
+    assert state_now(str(root / "b.pt"), orders["b.pt"]) == "altered before a.pt"
+
+
 @linux_only
 def test_a_time_that_nobody_asked_for_does_not_count(root: Path) -> None:
     subprocess.run([sys.executable, "-c", NEWER], cwd=root, check=True)
     code = "import glob, linecache; [os.stat(name).st_size for name in glob.glob('*.pt')]; linecache.checkcache()"
     assert orders_seen(root, code) == {}
+    ours = _by_a_package("import os; [os.stat(name).st_mtime for name in ('a.pt', 'b.pt')]; os.path.getmtime('c.pt')")
+    assert orders_seen(root, ours) == {}
 
 
 TRIED = """

@@ -275,9 +275,11 @@ def _guard_mode(guards: GuardMode | None, allow_guards: bool) -> GuardMode:
 
 
 def _refuse_fake(program: ONNXProgram) -> None:
-    if program.fake_context is not None:
+    own = program.captured.program.state_dict.values() if program.captured is not None else ()
+    on_meta = any(isinstance(one, torch.Tensor) and one.is_meta for one in own)
+    if program.fake_context is not None or on_meta:
         raise VerificationError(
-            "a model made in fake mode has no weights to run with",
+            f"a model {'on the meta device' if on_meta else 'made in fake mode'} has no weights to run with",
             next_step="leave out verify=True, call program.apply_weights(), and compare with the real model",
         )
 

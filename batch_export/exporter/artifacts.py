@@ -5,12 +5,16 @@ Arrives: a captured program or an exported model. Leaves: files in a folder, nam
 
 from __future__ import annotations
 
+import warnings
 from datetime import datetime
 from pathlib import Path
 
 import torch
 
+from batch_export.calling.users_line import users_level
+from batch_export.errors import ExportWarning
 from batch_export.exporter.program.program import ONNXProgram
+from batch_export.words import class_and_line
 
 
 def stamped(folder: Path, what: str) -> Path:
@@ -19,12 +23,28 @@ def stamped(folder: Path, what: str) -> Path:
     return folder / f"onnx_export_{datetime.now().strftime('%Y-%m-%d_%H-%M-%S-%f')}_{what}"
 
 
-def dump_program(program: torch.export.ExportedProgram, folder: Path) -> tuple[Path, Path]:
-    """Writes the exported program as `.pt2` (for `torch.export.load`) and as text; returns both paths."""
-    path = stamped(folder, "exported_program.pt2")
-    torch.export.save(program, path)
+def dump_program(program: torch.export.ExportedProgram, folder: Path) -> tuple[Path | None, Path]:
+    """Writes the exported program as `.pt2` (for `torch.export.load`) and as text.
+
+    Returns:
+        Both paths; the first is None, with a warning, where torch has no file format for the program.
+    """
+    path: Path | None = stamped(folder, "exported_program.pt2")
+    assert path is not None
     text = path.with_suffix(".txt")
     text.write_text(str(program), encoding="utf-8")
+    try:
+        torch.export.save(program, path)
+    except OSError:
+        raise
+    except Exception as error:  # whatever its serialiser has no form for: a truth value of sizes among the outputs
+        path.unlink(missing_ok=True)
+        path = None
+        warnings.warn(
+            f"the exported program is written as text alone, {text}: torch.export.save says {class_and_line(error)}",
+            ExportWarning,
+            stacklevel=users_level(),
+        )
     return path, text
 
 

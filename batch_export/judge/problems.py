@@ -85,7 +85,7 @@ def not_reproducible(record: Record, model: ModelSpec, problem: Problem | None) 
     message = (
         f"the builder {model.target} is not reproducible: {made} had other {what} than the model of eager's values. "
         "Next step: seed it (the generators of torch, NumPy and random are seeded before it runs; the clock, "
-        "os.urandom and uuid are not)"
+        "os.urandom and uuid are not); if what it reads was changed while the run went on, run again"
     )
     return Problem("model", "NotReproducible", message)
 

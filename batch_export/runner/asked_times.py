@@ -1,46 +1,108 @@
 """In which order files were changed last, where the user's own code asks for it: `max(paths, key=os.path.getmtime)`.
 
-Frames of calls and paths arrive; a yes or no, and `(path, state)` pairs leave. Times themselves differ from checkout to
-checkout and say nothing; which of two files is the newer one decides what is loaded, or made anew.
+Frames of calls and paths arrive; what was asked for and `(path, state)` pairs leave. Times themselves differ from
+checkout to checkout and say nothing; which of two files is the newer one decides what is loaded, or made anew.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
+from typing import Any
 
-from batch_export.sources.asked import order_of
+from batch_export.runner.askers import Askers
+from batch_export.sources.asked import ALTERED, CHANGED, order_of, time_of
 
-_NAMES = frozenset({"getmtime", "getctime", "st_mtime", "st_mtime_ns", "st_ctime", "st_ctime_ns"})
+_NAMES = {
+    **dict.fromkeys(("getmtime", "st_mtime", "st_mtime_ns", "ST_MTIME"), CHANGED),
+    **dict.fromkeys(("getctime", "st_ctime", "st_ctime_ns", "ST_CTIME"), ALTERED),
+}
 _BETWEEN = frozenset({"os", "posixpath", "genericpath", "pathlib", "glob", "functools"})
 """Modules by which code asks about paths; others that do so (what shows source lines, say) look for something else."""
 
 
-def asks_for_times(frame: FrameType | None) -> bool:
-    """Whether the code that made a call names a file's time. It may want something else of the file, too.
+def asked_for(frame: FrameType | None, askers: Askers) -> frozenset[str]:
+    """What the user's own code may learn of a file's times by a call: `CHANGED`, `ALTERED`, both or nothing.
+
+    Whoever asks for a file's status by one function may compare its times in another one, so that all counts that the
+    code's file names. A library counts as far as it was handed a function that gives a time.
 
     Args:
         frame: the caller's.
+        askers: tell whose code it is.
     """
-    while frame is not None:
-        if frame.f_code.co_name in _NAMES:
-            return True
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _BETWEEN:
-            return not _NAMES.isdisjoint(frame.f_code.co_names)
+    handed: frozenset[str] = frozenset()
+    while frame is not None and _module_of(frame) in _BETWEEN:
+        handed |= _named([frame.f_code.co_name])
         frame = frame.f_back
-    return False
+    if frame is None:
+        return frozenset()
+    if askers.is_users_own(frame, directly=True):
+        return handed | of_file(frame)
+    is_handed = handed and not handed & _named(frame.f_code.co_names)
+    return handed if is_handed and askers.is_for_user(frame) else frozenset()
 
 
-def orders(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields for each of the files but the oldest one in which order it and the next older one were changed."""
+def of_file(frame: FrameType) -> frozenset[str]:
+    """Of which times code, and the functions of the file that has it, speak. No file is opened for that."""
+    file = frame.f_code.co_filename
+    known = file, len(frame.f_globals)
+    if known not in _OF_FILES:
+        codes = [one for one in _functions(list(frame.f_globals.values())) if one.co_filename == file]
+        _OF_FILES[known] = frozenset().union(*map(_within, codes))
+    return _within(frame.f_code) | _OF_FILES[known]
+
+
+_OF_FILES: dict[tuple[str, int], frozenset[str]] = {}
+"""What functions speak of, by their file and how many names their module has by then."""
+
+
+def orders(paths: Iterable[str], what: str) -> Iterator[tuple[str, str]]:
+    """Yields for each of the files but the oldest one in which order it and the next older one were changed.
+
+    Args:
+        paths: of the files.
+        what: `CHANGED`, or `ALTERED` where that order is meant.
+    """
     found: list[tuple[int, str]] = []
     for path in dict.fromkeys(paths):
         try:
-            found.append((os.stat(path).st_mtime_ns, path))
+            found.append((time_of(path, what), path))
         except (OSError, ValueError):
             continue
     found.sort()
     for (_, older), (_, newer) in itertools.pairwise(found):
-        yield newer, order_of(newer, os.path.relpath(older, os.path.dirname(newer)))
+        yield newer, order_of(newer, os.path.relpath(older, os.path.dirname(newer)), what)
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _named(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(_NAMES[name] for name in names if name in _NAMES)
+
+
+def _functions(values: Iterable[Any]) -> Iterator[CodeType]:
+    """The codes of functions, and of those that classes have. Objects that stand for others are not asked which."""
+    for value in values:
+        kind = type(value)
+        if issubclass(kind, type):
+            yield from _functions(one for one in vars(value).values() if not issubclass(type(one), type))
+        elif kind is property:
+            yield from _functions([value.fget])
+        elif kind in (staticmethod, classmethod):
+            yield from _functions([value.__func__])
+        elif kind is FunctionType:
+            yield getattr(inspect.unwrap(value), "__code__", value.__code__)
+
+
+@functools.cache
+def _within(code: CodeType) -> frozenset[str]:
+    texts = (one for one in code.co_consts if isinstance(one, str))
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return _named((*code.co_names, *texts)).union(*map(_within, inner))

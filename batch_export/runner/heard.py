@@ -16,10 +16,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from batch_export.runner.asked_times import asks_for_times
+from batch_export.runner.asked_times import asked_for, of_file
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.spellings import through_links_of_processes
+from batch_export.runner.system_folders import PLACES_OF_PACKAGES
+from batch_export.sources.asked import ALTERED, CHANGED
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
@@ -42,7 +44,8 @@ class Heard:
         entries: the names in a folder when it was listed first, where that counts.
         removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
-        timed: what the user's own code asked for the time of, as far as can be told.
+        missed: what it asked about or opened among installed packages, in vain.
+        timed: what the user's own code asked for a time of, as far as can be told, by `CHANGED` and `ALTERED`.
         for_user: what a library asked about on its behalf.
         opened: what a library opened so.
     """
@@ -54,7 +57,8 @@ class Heard:
         self.entries: dict[str, frozenset[str]] = {}
         self.removed: set[str] = set()
         self.looked_for: set[str] = set()
-        self.timed: set[str] = set()
+        self.missed: set[str] = set()
+        self.timed: dict[str, set[str]] = {CHANGED: set(), ALTERED: set()}
         self.for_user: set[str] = set()
         self.opened: set[str] = set()
         self._askers = askers
@@ -72,7 +76,7 @@ class Heard:
                 functions.update({noting} if own in functions else ())
             setattr(os, name, noting)
 
-    def _hear_listing(self, _: str, arguments: tuple[Any, ...]) -> None:
+    def _hear_listing(self, event: str, arguments: tuple[Any, ...]) -> None:
         path = "." if arguments[0] is None else arguments[0]
         name = absolute(f"/proc/self/fd/{path}" if isinstance(path, int) else path)
         self.listings[name] += 1
@@ -90,6 +94,11 @@ class Heard:
                 pass
             finally:
                 self._listing.is_ours = False
+        if event == "os.scandir" and self._askers.is_users_own(
+            frame, directly=True
+        ):  # entries have a `stat` of their own
+            for what in of_file(frame):
+                self.timed[what].update(os.path.join(name, one) for one in self.entries.get(name, ()))
 
     def _hear_removal(self, event: str, arguments: tuple[Any, ...]) -> None:
         path, folder = arguments[0], arguments[2 if event == "os.rename" else 1]
@@ -105,12 +114,9 @@ class Heard:
         def noted(path: Any, *rest: Any, **named: Any) -> Any:
             frame = sys._getframe(1)
             self._note(path, frame, self.for_user)
-            if (
-                isinstance(path, str | bytes | os.PathLike)
-                and asks_for_times(frame)
-                and self._askers.is_users_own(frame)
-            ):
-                self.timed.add(absolute(path))
+            if isinstance(path, str | bytes | os.PathLike):
+                for what in asked_for(frame, self._askers):
+                    self.timed[what].add(absolute(path))
             return ask(path, *rest, **named)
 
         return noted
@@ -119,9 +125,21 @@ class Heard:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         if self._askers.is_users_own(frame):
-            self.looked_for.add(absolute(path))
+            name = absolute(path)
+            self.looked_for.add(name)
+            if any(folder in name for folder in PLACES_OF_PACKAGES) and not _is_there(name):
+                self.missed.add(name)
         elif self._askers.is_for_user(frame):
             by_library.add(absolute(path))
+
+
+def _is_there(path: str, ask: Callable[[str], object] = os.lstat) -> bool:
+    """Asks by the function as it is before anybody listens."""
+    try:
+        ask(path)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:

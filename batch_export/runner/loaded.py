@@ -253,6 +253,11 @@ class LoadedFiles:
         is_sought = is_near or (name in self._heard.for_user and self._is_plain(name))
         return is_sought and not was_there
 
+    def _name_elsewhere(self, name: str, *, was_there: bool, failed: bool) -> str | None:
+        if not self._counts_elsewhere(name, was_there=was_there, failed=failed):
+            return None
+        return self._names.of_elsewhere(name, is_missed=not was_there and name in self._heard.looked_for)
+
     def _is_written(self, name: str) -> bool:
         note = self._opened_last.get(name)
         return note is not None and note.wrote
@@ -280,7 +285,8 @@ class LoadedFiles:
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
         """
-        missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in self.missing.paths}
+        missed = self.missing.paths | self._heard.missed
+        missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in missed}
         asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}
         chosen = self._links_to_what_was_used()
         found = states(
@@ -290,11 +296,7 @@ class LoadedFiles:
             lambda name, is_data: (
                 chosen.get(name)
                 or self._names.of_asked(name, is_data=is_data)
-                or (
-                    self._names.of_elsewhere(name)
-                    if self._counts_elsewhere(name, was_there=is_data or self._is_written(name), failed=failed)
-                    else None
-                )
+                or self._name_elsewhere(name, was_there=is_data or self._is_written(name), failed=failed)
             ),
         )
         near = states(
@@ -303,8 +305,10 @@ class LoadedFiles:
             self._sources,
             lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),
         )
-        timed = {path: name for path in self._heard.timed if (name := self._name_of_timed(path)) is not None}
-        in_order = {(timed[path], state) for path, state in orders(timed)}
+        in_order: set[tuple[str, str]] = set()
+        for what, paths in self._heard.timed.items():
+            timed = {path: name for path in paths if (name := self._name_of_timed(path)) is not None}
+            in_order.update((timed[path], state) for path, state in orders(timed, what))
         made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
         local = self.modules()

@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, AnyStr
 
 from batch_export.digest import Digest
@@ -25,7 +26,7 @@ from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.system_folders import is_environment
 from batch_export.sources import pythons_variables
-from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, is_of_session, variable_digest
+from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, is_of_session, never_counts, variable_digest
 
 _OF_C = "getenv secure_getenv environ system popen execl execlp execv execvp execvpe posix_spawn posix_spawnp"
 _FOR_C = frozenset(_OF_C.split())
@@ -33,7 +34,15 @@ _FOR_C = frozenset(_OF_C.split())
 _WHERE_TEXTS_ARE_KEPT, _STARTS_PROGRAMS = "posix", "_posixsubprocess"
 _ENVIRONMENT_OF_A_PROGRAM = 5
 """Where it stands among the arguments of `fork_exec`."""
+_OF_ENVIRON = frozenset({"os", "_collections_abc", "collections.abc"})
 _OF_PATHLIB = (Path.cwd.__func__.__code__,)  # type: ignore[attr-defined]  # a class method's
+
+
+def _reader(frame: FrameType | None) -> FrameType | None:
+    """The code that reads a variable by its name: methods of `os.environ` are in other modules (`get`), too."""
+    while frame is not None and frame.f_globals.get("__name__") in _OF_ENVIRON:
+        frame = frame.f_back
+    return frame
 
 
 class ReadVariables:
@@ -116,7 +125,13 @@ class ReadVariables:
         self._note(name, above=3)
 
     def _note(self, name: str, above: int) -> None:
-        if name in self._read or is_of_session(name) or ALL_VARIABLES in self._read:
+        if name in self._read or never_counts(name):
+            return
+        if is_of_session(name):
+            if self._askers.is_users_own(_reader(sys._getframe(above)), directly=True):
+                self._add(name)
+            return
+        if ALL_VARIABLES in self._read:
             return
         if self._askers.count(sys._getframe(above)):
             self._add(name)

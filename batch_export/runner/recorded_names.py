@@ -165,18 +165,24 @@ class Names:
         place = os.path.join(os.path.realpath(os.path.dirname(before)), os.path.basename(before), rest)
         return found if os.path.isabs(found) or is_first(found, place, self._roots) else place
 
-    def of_elsewhere(self, name: str) -> str | None:
+    def of_elsewhere(self, name: str, *, is_missed: bool = False) -> str | None:
         """The name to record for what was asked about outside the roots; None for what does not count there either.
 
         Roots themselves, and the folders that they lie in, tell where a project lies.
+
+        Args:
+            name: the path.
+            is_missed: whether the user's own code asked and nothing was there: that counts in a package's folder, too.
         """
         folder, file = os.path.split(name.rstrip(os.sep))
         path = os.path.join(os.path.realpath(folder), file)
-        if path.startswith(self.prefixes) or not os.path.isabs(name) or file.startswith("<"):
+        if not os.path.isabs(name) or file.startswith("<"):
             return None
-        if any(root.startswith(path + os.sep) for root in self.prefixes):
+        if is_installed(Path(path)):
+            return path if is_missed and not _is_derived(path) else None
+        if path.startswith(self.prefixes) or any(root.startswith(path + os.sep) for root in self.prefixes):
             return None
-        return None if is_installed(Path(path)) or not self.may_count(path) else path
+        return path if self.may_count(path) else None
 
     def chosen(self, name: str, real: Path) -> Path:
         """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""

@@ -23,7 +23,9 @@ and listxattr(2) extended attributes, of which those of the system do not count.
 ABSENT = "absent"
 """There is nothing; in place of the digest of a file that was looked for, too."""
 _FILE, _LINK, _ATTRIBUTES, _MADE = "file", "link", "attributes", "made as"
-_ORDERS = ("changed before", "changed with", "changed after")
+CHANGED, ALTERED = "changed", "altered"
+"""What times tell of: when a file's content was written last (`st_mtime`), or anything of it set (`st_ctime`)."""
+_ORDERS = tuple(f"{verb} {than}" for verb in (CHANGED, ALTERED) for than in ("before", "with", "after"))
 """Begin what somebody learns who compares the times of two files; the other one's path follows, from the file's
 folder.
 """
@@ -60,18 +62,25 @@ def made_as(path: str) -> str:
         return ""
 
 
-def order_of(path: str, other: str) -> str:
-    """Returns whether a file was changed last before or after another one, or at the same time.
+def time_of(path: str, what: str) -> int:
+    """Returns when a file was changed, or altered, in nanoseconds."""
+    status = os.stat(path)
+    return status.st_mtime_ns if what == CHANGED else status.st_ctime_ns
+
+
+def order_of(path: str, other: str, what: str) -> str:
+    """Returns whether a file was changed, or altered, last before or after another one, or at the same time.
 
     Args:
         path: of the file.
         other: the other one's, from the folder of the file.
+        what: `CHANGED` or `ALTERED`.
     """
     try:
-        times = [os.stat(one).st_mtime_ns for one in (path, os.path.join(os.path.dirname(path), other))]
+        own, others = time_of(path, what), time_of(os.path.join(os.path.dirname(path), other), what)
     except (OSError, ValueError):
         return ABSENT
-    return f"{_ORDERS[(times[0] >= times[1]) + (times[0] > times[1])]} {text_of(other)}"
+    return f"{what} {('before', 'with', 'after')[(own >= others) + (own > others)]} {text_of(other)}"
 
 
 def _attributes(path: str) -> str:
@@ -90,7 +99,8 @@ def state_now(path: str, state: str) -> str:
     if state.startswith(f"{_MADE} "):
         return (made_as(path) or state_of(path, "status")) if os.path.lexists(path) else state
     if state.startswith(_ORDERS):
-        return order_of(path, name_of(state.split(" ", 2)[2]))
+        what, _, other = state.split(" ", 2)
+        return order_of(path, name_of(other), what)
     word = state.partition(" ")[0]
     if word == _ATTRIBUTES:
         return state_of(path, "attributes")

@@ -69,9 +69,13 @@ _VARIABLES = {
 }
 _OF_TERMINALS = "TERM_PROGRAM VSCODE_ ITERM_ KITTY_ WEZTERM_ ALACRITTY_ KONSOLE_ GNOME_TERMINAL_ VTE_ WT_ LC_TERMINAL"
 _OF_THE_SESSION = frozenset(_SESSION.split())
-"""Environment variables that are in no record: they tell of a terminal or a session, or children have them set for
-them.
+"""Environment variables that tell of a terminal or a session, or that children have set for them."""
+_OF_CHILDREN = """
+PATH PYTHONPATH PYTHONHASHSEED PYTHONUNBUFFERED OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS KMP_INIT_AT_FORK
+TOKENIZERS_PARALLELISM
 """
+_IN_NO_RECORD = frozenset(_OF_CHILDREN.split())
+"""Those of them that never count; the others do where the user's own code asks for one by its name."""
 
 
 def changes(result: ActionResult, roots: Sequence[Path], store: Path) -> Iterator[str]:
@@ -171,6 +175,11 @@ def _all_as(packages: tuple[tuple[str, str], ...], stamp: tuple[tuple[str, int],
 def is_of_session(name: str) -> bool:
     """Whether a variable tells of a terminal or a session, or is set for children."""
     return name in _OF_THE_SESSION or name.startswith(tuple(_OF_TERMINALS.split()))
+
+
+def never_counts(name: str) -> bool:
+    """Whether a variable is in no record, whoever reads it."""
+    return name in _IN_NO_RECORD
 
 
 def variable_digest(name: str, environment: Mapping[str, str], folder: str) -> Digest:

@@ -42,7 +42,7 @@ from batch_export.exporter.capture.guards import collect, symbols_of
 from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import state_kept
 from batch_export.exporter.capture.layout_questions import layout_questions
-from batch_export.exporter.capture.marked_inputs import marks_put_back
+from batch_export.exporter.capture.marked_inputs import asked_by_marks, marks_put_back
 from batch_export.exporter.capture.outside_numbers import outside_numbers, read_outside
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rounded_decisions import rounded_decisions
@@ -156,8 +156,23 @@ def capture(
     if guards not in GUARD_MODES:
         raise ValueError(f"guards is {guards!r}; it is one of {', '.join(map(repr, GUARD_MODES))}")
     # The program is held against the model as the export sees it, whatever that asks `torch.onnx.is_in_onnx_export()`.
-    with in_onnx_export(), settings_kept(), state_kept(model, args, kwargs), without_fast_paths(), powers_in_brackets():
+    with (
+        _outside_of_inference(model),
+        in_onnx_export(),
+        settings_kept(),
+        state_kept(model, args, kwargs),
+        without_fast_paths(),
+        powers_in_brackets(),
+    ):
         return _capture(model, args, kwargs, dynamic_shapes, guards, allow_assumptions, capture_blocks, strategies)
+
+
+def _outside_of_inference(model: Any) -> contextlib.AbstractContextManager[None]:
+    """Leaves torch's inference mode, in which it cannot capture a branch; not where only within it a model can write to
+    its state.
+    """
+    own = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
+    return contextlib.nullcontext() if any(one.is_inference() for one in own) else torch.inference_mode(False)
 
 
 def _capture(
@@ -196,7 +211,9 @@ def _capture(
         return captured
     module = as_module(model)
     _check_call(module, arguments, keywords)
-    arguments, keywords = _one_tensor_each(module, arguments, _in_forward_order(module, keywords))
+    given = arguments, _in_forward_order(module, keywords)
+    arguments, keywords = _one_tensor_each(module, *given)
+    dynamic_shapes = asked_by_marks(given, (arguments, keywords), dynamic_shapes)
     asked = shapes.canonical(dynamic_shapes, module, arguments, keywords)
     shares = {NON_STRICT} if capture_blocks else set()
     strategies = [(name, by_blocks(one) if name in shares else each_anew(one)) for name, one in strategies]
@@ -284,13 +301,16 @@ def _as_it_is(
 def _one_tensor_each(
     module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Inputs none of which is another one or a weight: torch takes one object for one tensor in every call."""
+    """Inputs none of which is another one or a weight: torch takes one object for one tensor in every call.
+
+    Nor is one an inference tensor, to which nothing can be written outside of that mode.
+    """
     seen: set[int] = set()
     for _, one in modules_of(module):
         seen.update(map(id, (*one._parameters.values(), *one._buffers.values(), *vars(one).values())))
 
     def own(tensor: torch.Tensor) -> torch.Tensor:
-        if id(tensor) in seen:
+        if id(tensor) in seen or tensor.is_inference():
             return tensor.detach().clone()
         seen.add(id(tensor))
         return tensor

@@ -80,10 +80,11 @@ class RecordedValue(ir.Value):
         return None if self.shape is None else len(self.shape)
 
     def __bool__(self) -> bool:
-        if not getattr(evaluator.default(), "records", False):
+        current: Any = evaluator.default()
+        if not getattr(current, "records", False):
             return True  # onnx-ir's own functions ask whether there is a value
-        if self.const_value is not None and self.const_value.size == 1:
-            return bool(self.const_value.numpy().item())
+        if (number := current.computed(self)) is not None:
+            return bool(number)
         raise TranslationError(
             "a translation asked for the truth of a tensor, which is known only when the model runs",
             next_step="write the translation with Where or If",

@@ -131,6 +131,14 @@ class Recorder(NodeWriter, evaluator.Evaluator):
         count = self._output_count(op, inputs, attributes)
         return self._record(signature, inputs, attributes, binding, count)
 
+    def computed(self, value: ir.Value) -> object:
+        """The number that a translation asks for before it goes on; None where only a run of the model knows it.
+
+        Where constants are folded it is known; here they stand as nodes.
+        """
+        array = folding.computed(value)
+        return array.item() if array is not None and array.size == 1 else None
+
     def eval_function(
         self, function: values.OnnxFunction[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> object:

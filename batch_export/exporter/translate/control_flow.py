@@ -43,10 +43,8 @@ def _writes_by_itself(node: torch.fx.Node) -> MissingOperatorError:
     )
 
 
-def translate(
-    translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]
-) -> Sequence[object]:
-    """The values of a higher-order operator, as a list."""
+def translate(translator: OperatorTranslator, node: torch.fx.Node, env: Mapping[torch.fx.Node, object]) -> object:
+    """The values of a higher-order operator, as a list; the value of one whose functions give a tensor by itself."""
     assert isinstance(node.target, torch._ops.HigherOrderOperator)
     name = node.target.name()
     if name in ("cond", "scan", "map_impl", "map", "while_loop"):
@@ -76,7 +74,9 @@ def translate(
     if isinstance(fakes, (list, tuple)):
         for value, fake in zip(result, fakes, strict=True):
             translator.describe(value, fake)
-    return result
+        return result
+    translator.describe(result[0], fakes)
+    return result[0]  # of a function that gives one tensor by itself
 
 
 def _inline(
@@ -173,9 +173,19 @@ def _is_view(node: torch.fx.Node) -> bool:
 
 
 def _results(translator: OperatorTranslator, module: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
-    """The results of a submodule's nodes."""
+    """The results of a submodule's nodes.
+
+    Raises:
+        TranslationError: if they are neither a tensor nor a tuple or list of them.
+    """
     results = translator.run_nodes(module, _bind(module, operands))
-    return list(results) if isinstance(results, (list, tuple)) else [results]
+    found = list(results) if isinstance(results, (list, tuple)) else [results]
+    if any(isinstance(one, (Mapping, list, tuple)) for one in found):
+        raise TranslationError(
+            "a function of torch's higher-order operator gives results that are no tensors in a tuple",
+            next_step="return a tensor, or a tuple or list of them, from it",
+        )
+    return found
 
 
 def _outer(
