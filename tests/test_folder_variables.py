@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from batch_export.runner.folder_variables import chose_a_folder
+from batch_export.sources.pythons_variables import unusual
 
 ENVIRONMENT = {
     "HUB_HOME": "/cache/hub",
@@ -31,3 +32,9 @@ READ = {*ENVIRONMENT, "OTHER_CACHE_DIR", "LOGS"}
 )
 def test_those_count_that_name_a_folder_of_what_was_used(used: list[str], expected: set[str]) -> None:
     assert chose_a_folder(READ, ENVIRONMENT, used, [Path("/home/me/work")]) == expected
+
+
+def test_variables_by_which_python_or_torch_works_otherwise_are_everyones() -> None:
+    assert unusual({"PYTHONHASHSEED": "0", "PYTHONOPTIMIZE": "", "HOSTNAME": "here"}) == []
+    given = {"PYTHONHASHSEED": "3", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "ATEN_CPU_CAPABILITY": "default"}
+    assert unusual(given) == list(given)

@@ -71,6 +71,36 @@ def test_an_assert_that_pytest_has_rewritten_is_still_what_the_file_says() -> No
     assert asserting(3) == 6
 
 
+NESTED = """
+class Holder:
+    def made(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+
+            def forward(self, x):
+                return x * 2
+
+        def twice(x):
+            return x * 2
+
+        return Model, twice
+"""
+
+
+def test_classes_that_a_function_defines_keep_their_names(tmp_path: Path) -> None:
+    holder = _module(tmp_path / "nested_classes.py", NESTED).Holder
+    code = holder.made.__code__
+    assert is_current(code)
+    tree = tree_of(code)
+    assert tree is not None
+    expected = [one.__qualname__ for one in holder().made()]
+    other = compiled(tree, code)
+    assert other is not None
+    holder.made.__code__ = other
+    assert [one.__qualname__ for one in holder().made()] == expected
+
+
 def test_a_file_that_says_something_else_by_now_gives_no_code(tmp_path: Path) -> None:
     path = tmp_path / "changed_since.py"
     code = _module(path, "def own(x):\n    return x * 2\n").own.__code__

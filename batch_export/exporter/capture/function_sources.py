@@ -103,8 +103,18 @@ def _compiled(
         return None
     for part in _codes(whole):
         if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
-            return part.replace(co_qualname=code.co_qualname)
+            return _qualified(part, part.co_qualname, code.co_qualname)
     return None
+
+
+def _qualified(code: CodeType, before: str, after: str) -> CodeType:
+    """A code, and what is defined in it, by another qualified name; the code of a class has its own as a constant."""
+    name = after + code.co_qualname.removeprefix(before)
+    constants = (
+        _qualified(one, before, after) if isinstance(one, CodeType) else name if one == code.co_qualname else one
+        for one in code.co_consts
+    )
+    return code.replace(co_qualname=name, co_consts=tuple(constants))
 
 
 def _first_line_kept(function: ast.FunctionDef) -> list[ast.expr]:

@@ -64,10 +64,10 @@ def write_path(model: ir.Model, path: Path, external_data: bool | None) -> None:
 
 def refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
     """Raises SaveError where weights have no data."""
-    fake = [name for name, tensor in tensors.items() if isinstance(tensor, FakeTensor)]
+    fake = [name for name, tensor in tensors.items() if isinstance(tensor, FakeTensor) or tensor.is_meta]
     if fake:
         raise SaveError(
-            f"{len(fake)} weights are fake tensors without data: {', '.join(fake[:5])}{' ...' if fake[5:] else ''}",
+            f"{len(fake)} weights have no data (fake, or on the meta device): {', '.join(fake[:5])}{' ...' if fake[5:] else ''}",
             next_step="call apply_weights(), pass model_state=..., or save with include_initializers=False",
         )
 
