@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
@@ -92,3 +93,42 @@ def test_a_namespace_counts_with_the_folders_it_consists_of(tmp_path: Path, monk
     (second / "of_folders/__init__.py").write_text("")
     sys.path_importer_cache.clear()
     assert distributions.state(name) == "__init__.py"
+
+
+PACKAGE = """
+from importlib.metadata import PackageNotFoundError, entry_points, version
+
+def found(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+AT_IMPORT = found("asked-at-import")
+
+def plugins():
+    return entry_points(group="of-a-package")
+"""
+
+
+@pytest.mark.parametrize("what", ["version", "entry points", "nothing"])
+def test_what_a_librarys_function_asks_for_counts_where_the_users_code_calls_it(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what the library asks for while it is imported."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    name = f"asking_{what.replace(' ', '_')}"
+    (folder / f"{name}.py").write_text(PACKAGE)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.syspath_prepend(folder)
+    asked = AskedDistributions(Askers(()))
+    asked.watch()
+    package = importlib.import_module(name)
+    assert asked.states() == {}
+    if what == "version":
+        assert package.found("asked-when-called") == ""
+    elif what == "entry points":
+        package.plugins()
+    expected = {"version": {"asked-when-called"}, "entry points": {distributions.ALL}, "nothing": set()}
+    assert asked.states().keys() == expected[what]

@@ -39,6 +39,7 @@ SOURCES = {
     "mine/variable.py": f"import os\ndef build(): return os.getenv('{VARIABLE}')\n",
     "mine/in_package.py": "import os\n"
     "def build(packages): return os.path.exists(packages.removeprefix('at ') + '/libloose/more.w')\n",
+    "mine/of_library.py": "def build():\n    import libmade\n    return libmade.make()\n",
     "mine/of_session.py": "import os\ndef build(): return os.environ.get('HOSTNAME')\n",
     "mine/every.py": "import os\ndef build(): return sorted(k for k in os.environ if k.startswith('HERMETIC_ALL'))\n",
     "mine/counted.py": "import os\ndef build(): return len(os.environ)\n",
@@ -163,6 +164,8 @@ PACKAGES = {
     "libbar/__init__.py": "",
     "libbar/inner.py": "import os\nMODE = os.environ.get('LIBBAR_MODE')\ndef make(): return MODE\n",
     "libbare/__init__.py": "NUMBER = 1\n",
+    "libmade/__init__.py": "import os\nHERE = os.path.dirname(__file__)\n"
+    "def make(): return os.path.exists(os.path.join(HERE, 'made.w'))\n",
     "libnone.py": "",
     "libouter.py": "from libinner import NUMBER\n",
     "libinner.py": "NUMBER = 1\n",
@@ -270,6 +273,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libfoo", "1.0")
     install(packages, "libbar", "1.0", direct=True)
     install(packages, "libnone", "1.0")
+    install(packages, "libmade", "1.0")
     install(packages, "libver", "1.0")
     install(packages, "libsub", "1.0")
     install(packages, "libone", "1.0")
@@ -449,6 +453,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"in_package"},
         "libloose/more.w: absent -> file 1",
         lambda p: (p.packages / "libloose" / "more.w").write_text("1"),
+    ),
+    "a file beside itself that a library's function missed": (
+        {"of_library"},
+        "libmade/made.w: absent -> file 1",
+        lambda p: (p.packages / "libmade" / "made.w").write_text("1"),
     ),
     "a variable of the session, by its name": (
         {"of_session"},

@@ -1,5 +1,6 @@
-"""Which distributions the user's code asks `importlib.metadata` for: a version, entry points, whether one is there; and
-which modules of installed packages are looked for and not imported (`find_spec("flash_attn") is not None`).
+"""Which distributions the user's code, or a library's function that it calls, asks `importlib.metadata` for: a version,
+entry points, whether one is there; and which modules of installed packages are looked for and not imported
+(`find_spec("flash_attn") is not None`).
 
 Names and folders leave. Nothing of them need be imported for the answer to decide what a model is. Which metadata
 packages ask for when they are imported is not counted: many look all of them over, and nothing in the model goes by it.
@@ -48,7 +49,8 @@ class AskedDistributions:
         Args:
             context: has a `name`, which is None where all are asked for, and a `path`, the folders.
         """
-        if self._askers.is_users_own(sys._getframe(1)):
+        frame = sys._getframe(1)
+        if self._askers.is_users_own(frame) or self._askers.is_called_by_user(frame):
             self._asked.add(distributions.ALL if context.name is None else distributions.normal(context.name))
             self.folders.update(map(os.path.abspath, context.path))
         return iter(())

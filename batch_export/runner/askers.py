@@ -25,6 +25,8 @@ _STANDARD_LIBRARY = (
 _BACKPORTS = frozenset({"importlib_metadata"})
 """Installed packages that are a later version of a module of the standard library."""
 _LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
+_IMPORTING = frozenset({"<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"})
+"""The files of the code that executes a module."""
 _OF_RESOURCES = ("importlib.resources", "importlib.readers", "importlib.simple")
 """Modules in which a package's data are looked for, and no modules."""
 _OWN, _ZOO = str(PACKAGE) + os.sep, str(models_dir()) + os.sep
@@ -59,6 +61,19 @@ class Askers:
     def is_for_user(self, frame: FrameType | None) -> bool:
         """Returns whether the call that was made in `frame` is of such code, or of a library that it called."""
         while frame is not None and (_is_standard(frame) or _is_installed(frame)):
+            frame = frame.f_back
+        return self.is_users_own(frame)
+
+    def is_called_by_user(self, frame: FrameType | None) -> bool:
+        """Returns whether the call that was made in `frame` is of a library's function that such code has called.
+
+        What a library does while it is imported is not.
+        """
+        if not self.count(frame, importing=True):
+            return False
+        while frame is not None and (_is_standard(frame) or _is_installed(frame)):
+            if frame.f_code.co_filename in _IMPORTING:
+                return False
             frame = frame.f_back
         return self.is_users_own(frame)
 

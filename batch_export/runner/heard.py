@@ -44,7 +44,8 @@ class Heard:
         entries: the names in a folder when it was listed first, where that counts.
         removed: what was removed, or got another name.
         looked_for: what the user's own code opened or asked about, in vain or not.
-        missed: what it asked about or opened among installed packages, in vain.
+        missed: what it, or a library's function that it called, asked about or opened among installed packages, in
+            vain.
         timed: what the user's own code asked for a time of, as far as can be told, by `CHANGED` and `ALTERED`.
         for_user: what a library asked about on its behalf.
         opened: what a library opened so.
@@ -124,13 +125,14 @@ class Heard:
     def _note(self, path: object, frame: FrameType | None, by_library: set[str]) -> None:
         if not isinstance(path, str | bytes | os.PathLike):
             return
-        if self._askers.is_users_own(frame):
-            name = absolute(path)
-            self.looked_for.add(name)
-            if any(folder in name for folder in PLACES_OF_PACKAGES) and not _is_there(name):
-                self.missed.add(name)
-        elif self._askers.is_for_user(frame):
-            by_library.add(absolute(path))
+        is_own = self._askers.is_users_own(frame)
+        if not is_own and not self._askers.is_for_user(frame):
+            return
+        name = absolute(path)
+        (self.looked_for if is_own else by_library).add(name)
+        is_in_package = any(folder in name for folder in PLACES_OF_PACKAGES)
+        if is_in_package and not _is_there(name) and (is_own or self._askers.is_called_by_user(frame)):
+            self.missed.add(name)
 
 
 def _is_there(path: str, ask: Callable[[str], object] = os.lstat) -> bool:

@@ -254,9 +254,10 @@ class LoadedFiles:
         return is_sought and not was_there
 
     def _name_elsewhere(self, name: str, *, was_there: bool, failed: bool) -> str | None:
-        if not self._counts_elsewhere(name, was_there=was_there, failed=failed):
+        is_missed = not was_there and name in self._heard.missed
+        if not is_missed and not self._counts_elsewhere(name, was_there=was_there, failed=failed):
             return None
-        return self._names.of_elsewhere(name, is_missed=not was_there and name in self._heard.looked_for)
+        return self._names.of_elsewhere(name, is_missed=is_missed)
 
     def _is_written(self, name: str) -> bool:
         note = self._opened_last.get(name)

@@ -172,7 +172,7 @@ class Names:
 
         Args:
             name: the path.
-            is_missed: whether the user's own code asked and nothing was there: that counts in a package's folder, too.
+            is_missed: whether nothing was there where `Heard` counts that: it does in a package's folder, too.
         """
         folder, file = os.path.split(name.rstrip(os.sep))
         path = os.path.join(os.path.realpath(folder), file)

@@ -66,8 +66,9 @@ def refuse_fake(tensors: Mapping[str, torch.Tensor]) -> None:
     """Raises SaveError where weights have no data."""
     fake = [name for name, tensor in tensors.items() if isinstance(tensor, FakeTensor) or tensor.is_meta]
     if fake:
+        names = f"{', '.join(fake[:5])}{' ...' if fake[5:] else ''}"
         raise SaveError(
-            f"{len(fake)} weights have no data (fake, or on the meta device): {', '.join(fake[:5])}{' ...' if fake[5:] else ''}",
+            f"{len(fake)} weights have no data (fake, or on the meta device): {names}",
             next_step="call apply_weights(), pass model_state=..., or save with include_initializers=False",
         )
 
