@@ -394,6 +394,19 @@ def test_a_program_that_torch_cannot_write_is_written_as_text(tmp_path: Path) ->
     assert "ExportedProgram" in text.read_text()
 
 
+def test_a_report_that_cannot_be_written_hides_neither_the_error_nor_the_program(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    options: dict[str, Any] = {"report": True, "artifacts_dir": tmp_path / "file" / "reports"}
+    with pytest.warns(ExportWarning, match="the report is not written: .*file"):
+        assert export(torch.nn.ReLU(), (X,), **options)(X)
+
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("gone")
+
+    with pytest.warns(ExportWarning, match="the report is not written"), pytest.raises(CaptureError, match="gone"):
+        export(Called(failing), (X,), **options)
+
+
 def test_a_model_without_weights_is_not_verified() -> None:
     with torch.device("meta"):
         module, x = torch.nn.Linear(3, 2), torch.randn(2, 3)

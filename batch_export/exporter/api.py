@@ -260,7 +260,7 @@ def export(
         save(program, journal)
     finally:
         if report:
-            markdown.write(journal, folder)
+            markdown.write_or_warn(journal, folder)
     return program
 
 

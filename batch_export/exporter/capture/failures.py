@@ -56,7 +56,8 @@ def not_captured(attempts: Sequence[Attempt], *, trace: str = "") -> CaptureErro
             f"well{'' if ran.error == first.error else f' ({ran.error})'}"
         )
     else:
-        step = "change the model at that line; report=True writes down what each strategy said"
+        change = "change the model at that line; " if line_of(first.exception) else ""
+        step = f"{change}report=True writes down what each strategy said"
     return CaptureError(
         f"the model could not be captured: {first.strategy} said {first.error.rstrip('.')}{more}",
         source=line_of(first.exception) or None,

@@ -89,7 +89,7 @@ def fixed_axis(error: Exception, seen: Observation, asked: shapes.DynamicShapes)
             f"dynamic, but the model makes it {size}{_by_loop(source)}",
             source=source or None,
             next_step="remove that axis from dynamic_shapes, use Dim.AUTO to let the exporter decide, or change the "
-            "model at that line so that this size is not fixed",
+            f"model {'at that line ' if source else ''}so that this size is not fixed",
         )
         refusal.__cause__ = error
         return refusal

@@ -6,12 +6,15 @@ well, up to the stage that failed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from batch_export.calling.users_line import users_level
+from batch_export.errors import ExportWarning
 from batch_export.exporter.capture.blocks import Block
 from batch_export.exporter.capture.captured import Captured
 from batch_export.exporter.functions.making import Functions
@@ -30,6 +33,14 @@ def write(journal: Journal, folder: Path) -> Path:
     path = folder / f"onnx_export_{stamp}_{outcome}.md"
     path.write_text(text(journal), encoding="utf-8")
     return path
+
+
+def write_or_warn(journal: Journal, folder: Path) -> None:
+    """Writes the report; where nothing can be written there a warning says so, and hides no error of the export."""
+    try:
+        write(journal, folder)
+    except OSError as error:
+        warnings.warn(f"the report is not written: {error}", ExportWarning, stacklevel=users_level())
 
 
 def text(journal: Journal) -> str:
