@@ -172,7 +172,8 @@ def _outside_of_inference(model: Any) -> contextlib.AbstractContextManager[None]
     its state.
     """
     own = [*model.parameters(), *model.buffers()] if isinstance(model, torch.nn.Module) else []
-    return contextlib.nullcontext() if any(one.is_inference() for one in own) else torch.inference_mode(False)
+    made_within = any(not torch.nn.parameter.is_lazy(one) and one.is_inference() for one in own)
+    return contextlib.nullcontext() if made_within else torch.inference_mode(False)
 
 
 def _capture(
