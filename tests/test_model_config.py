@@ -157,7 +157,7 @@ REMOVE = object()
         ),
         ("_args_", [3], "'_args_' is a word of Hydra's instantiate, which is not used here: '_target_' is called with"),
         ("_partial_", True, "'_partial_' is a word of Hydra's instantiate"),
-        ("_recursive_", False, "'_recursive_' is a word of Hydra's instantiate"),
+        ("_recursive_", True, "'_recursive_' is a word of Hydra's instantiate"),
         ("_convert_", "all", "'_convert_' is a word of Hydra's instantiate"),
         (
             "hidden",

@@ -1,5 +1,5 @@
 """Words of Hydra's that would be taken for arguments: `???` for a value that has to be given, and what its
-`instantiate` reads beside `_target_`, which is not used here.
+`instantiate` reads beside the outermost `_target_`, for which it is not used here.
 
 The mapping of a config arrives, half a sentence leaves.
 """

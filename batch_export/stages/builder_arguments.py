@@ -16,6 +16,7 @@ from typing import Any
 from batch_export.config.model import RESERVED_KEYS
 from batch_export.errors import ModelError
 from batch_export.spec import ModelSpec
+from batch_export.stages.nested_arguments import RECURSIVE
 from batch_export.words import did_you_mean, nearest
 
 BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -47,7 +48,7 @@ def fitting_arguments(spec: ModelSpec, builder: Any) -> dict[str, Any]:
         _refuse_mistyped(spec, builder)
     else:
         for key in spec.arguments:
-            if key not in known:
+            if key not in known and key != RECURSIVE:
                 hint = did_you_mean(key, [*known, *RESERVED_KEYS]) or f" (it takes: {', '.join(known) or 'nothing'})"
                 raise ModelError(f"model {spec.name!r}: its builder {spec.target} has no argument {key!r}{hint}")
     for parameter in parameters:

@@ -7,6 +7,7 @@ cached and nothing is downloaded; the global generators are seeded before the bu
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -26,6 +27,7 @@ from batch_export.collections.small_models.importing import declare_operators
 from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
+from batch_export.stages import nested_arguments
 from batch_export.stages.builder_arguments import BY_KEYWORD, fitting_arguments
 from batch_export.stages.cache_inputs import class_named, take_caches
 from batch_export.stages.input_values import drawn
@@ -78,7 +80,7 @@ def made_by(spec: ModelSpec, builder: Any) -> Any:
     random.seed(spec.seed)
     numpy.random.seed(spec.seed % 2**32)
     try:
-        return _as_module(builder(**arguments))
+        return _as_module(builder(**nested_arguments.made(spec.name, arguments, functools.partial(_found, spec))))
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:
