@@ -27,6 +27,8 @@ from batch_export.errors import CaptureError, MissingOperatorError, OpsetError, 
 from batch_export.exporter.translate.decompose import run_decomposition
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Scaled(torch.nn.Module):
     def __init__(self) -> None:

@@ -21,6 +21,8 @@ from batch_export.exporter.functions.making import make_functions
 from batch_export.runtime.registered import RUNTIMES
 from benchmarks.module_functions import difference, saved
 
+pytestmark = pytest.mark.sampled
+
 X = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
 BATCH = ({0: "batch"},)
 

@@ -13,6 +13,8 @@ from rarer import first
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 SHAPES = ({0: "b", 1: "t"},)
 

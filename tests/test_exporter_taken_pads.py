@@ -16,6 +16,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.taken_pads import any_pad
 from tests.exporting import assert_same
 
+pytestmark = pytest.mark.sampled
+
 _SIZES = [*itertools.product((1, 4, 5, 8), (2, 3, 12))]
 
 

@@ -19,6 +19,8 @@ from batch_export.exporter.ops.marking import marked_function
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 
+pytestmark = pytest.mark.sampled
+
 
 class Fn(nn.Module):
     """A function as a module, with a weight for those that want one."""

@@ -24,6 +24,7 @@ def test_files_of_loops_are_right_or_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.py"))
 
 
+@pytest.mark.ops
 def test_a_planted_fault_is_found_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = loop_reach.Reach.rows
 

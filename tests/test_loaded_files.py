@@ -97,6 +97,7 @@ ctypes.CDLL(None).syscall(217 if os.uname().machine == "x86_64" else 61, handle,
 """
 """A listing by the system's own call, of a folder that was opened as any file is."""
 
+pytestmark = pytest.mark.sampled
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux' kernel tells")
 
 WATCH = """

@@ -10,6 +10,8 @@ from exporting import assert_same, eager
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 Comparison = Callable[[torch.Tensor], torch.Tensor]
 
 
