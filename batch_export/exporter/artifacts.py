@@ -29,8 +29,7 @@ def dump_program(program: torch.export.ExportedProgram, folder: Path) -> tuple[P
     Returns:
         Both paths; the first is None, with a warning, where torch has no file format for the program.
     """
-    path: Path | None = stamped(folder, "exported_program.pt2")
-    assert path is not None
+    path = stamped(folder, "exported_program.pt2")
     text = path.with_suffix(".txt")
     text.write_text(str(program), encoding="utf-8")
     try:
@@ -39,12 +38,12 @@ def dump_program(program: torch.export.ExportedProgram, folder: Path) -> tuple[P
         raise
     except Exception as error:  # whatever its serialiser has no form for: a truth value of sizes among the outputs
         path.unlink(missing_ok=True)
-        path = None
         warnings.warn(
             f"the exported program is written as text alone, {text}: torch.export.save says {class_and_line(error)}",
             ExportWarning,
             stacklevel=users_level(),
         )
+        return None, text
     return path, text
 
 

@@ -95,9 +95,8 @@ class Heard:
                 pass
             finally:
                 self._listing.is_ours = False
-        if event == "os.scandir" and self._askers.is_users_own(
-            frame, directly=True
-        ):  # entries have a `stat` of their own
+        # Entries have a `stat` of their own, of which nobody tells.
+        if event == "os.scandir" and self._askers.is_users_own(frame, directly=True):
             for what in of_file(frame):
                 self.timed[what].update(os.path.join(name, one) for one in self.entries.get(name, ()))
 
