@@ -106,7 +106,8 @@ def otherwise_beyond(
                 if several:
                     yield guard
                 break
-            asked = _conditions(other, {}) - _conditions(captured, {name: at[name] for name in alone}) if alone else ()
+            fixed = {name: at[name] for name in alone if name in at}  # a size may be no axis that was asked for
+            asked = _conditions(other, {}) - _conditions(captured, fixed) if alone else ()
             is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
             unknown = [one for one in other.harmful if not _is_searched(one, filled, own)]
             if unknown or asked or (is_otherwise and differs(inputs)):
