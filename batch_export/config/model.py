@@ -90,7 +90,7 @@ class _Reader:
             self._fail("this is no name of a folder in UTF-8, which its exported files need; rename its config")
         if not isinstance(config, Mapping):
             self._fail(f"the configuration must be a mapping, not {_kind(config)}")
-        # Of words beside the builder's own `_target_` it has `_recursive_: false`: its arguments stay data.
+        # Beside the builder's own `_target_` the word `_recursive_: false` is read: its arguments stay data.
         if problem := unmeant({key: one for key, one in config.items() if (key, one) != ("_recursive_", False)}):
             self._fail(problem)
         target = config.get("_target_")

@@ -62,24 +62,29 @@ def is_default(name: str, value: object) -> bool:
 
 def is_captured(model: object) -> bool:
     """Whether a model is one that torch.onnx.export takes for its newer exporter, whatever `dynamo` says."""
+    return isinstance(model, torch.export.ExportedProgram) or _brings_inputs(model)
+
+
+def _brings_inputs(model: object) -> bool:
+    """Whether it is a `torch.onnx.ExportableModule`, which older versions of torch do not have."""
     kind = getattr(torch.onnx, "ExportableModule", None)
-    return isinstance(model, torch.export.ExportedProgram) or (kind is not None and isinstance(model, kind))
+    return kind is not None and isinstance(model, kind)
 
 
 def of_exportable_module(
     model: object, args: object, kwargs: object, dynamic_shapes: object, input_names: object, output_names: object
 ) -> tuple[object, Any, Any, Any, Any]:
     """The inputs, shapes and names that a `torch.onnx.ExportableModule` brings along, where no inputs are given."""
-    kind = getattr(torch.onnx, "ExportableModule", None)
-    if kind is None or not isinstance(model, kind) or args or kwargs:
+    if not _brings_inputs(model) or args or kwargs:
         return args, kwargs, dynamic_shapes, input_names, output_names
-    args, kwargs = model.example_arguments()
+    module: Any = model
+    args, kwargs = module.example_arguments()
     return (
         args,
         kwargs,
-        model.dynamic_shapes() if dynamic_shapes is None else dynamic_shapes,
-        input_names or model.input_names(),
-        output_names or model.output_names(),
+        module.dynamic_shapes() if dynamic_shapes is None else dynamic_shapes,
+        input_names or module.input_names(),
+        output_names or module.output_names(),
     )
 
 

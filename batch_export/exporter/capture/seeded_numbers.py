@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture.guard_sources import is_torchs, users_location
+from batch_export.exporter.capture.numbered_values import draws
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.graph.metadata import source_location
 
@@ -119,8 +120,4 @@ def seeded(program: torch.export.ExportedProgram, noted: Sequence[str]) -> list[
 def drawing_nodes(program: torch.export.ExportedProgram) -> list[torch.fx.Node]:
     """The random operators of a program, those in its branches and loops too."""
     graphs = [one.graph for one in program.graph_module.modules() if isinstance(one, torch.fx.GraphModule)]
-    return [node for graph in graphs for node in graph.nodes if _draws(node)]
-
-
-def _draws(node: torch.fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return [node for graph in graphs for node in graph.nodes if draws(node)]

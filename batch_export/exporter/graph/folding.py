@@ -149,12 +149,11 @@ _DEPTH = 12
 """How many operators one after the other are computed for a number that a translation asks for."""
 
 
-def computed(value: ir.Value | None, depth: int = _DEPTH) -> Array | None:
+def computed(draft: Draft, value: ir.Value | None, depth: int = _DEPTH) -> Array | None:
     """What a recorded value is, where constants and sizes that are known say so; nothing is recorded for it."""
-    if value is None:
-        return None
-    if value.const_value is not None:
-        return value.const_value.numpy() if value.const_value.size <= _ELEMENTS else None
+    constant = draft.known(value)
+    if value is None or constant is not None:
+        return constant
     node = value.producer()
     if node is None or node.domain or depth == 0:
         return None
@@ -162,7 +161,7 @@ def computed(value: ir.Value | None, depth: int = _DEPTH) -> Array | None:
     if node.op_type == "Shape":
         sizes = static_sizes(node.inputs[0], attributes)
         return None if sizes is None else np.asarray(sizes, dtype=np.int64)
-    arrays = [computed(one, depth - 1) for one in node.inputs]
+    arrays = [computed(draft, one, depth - 1) for one in node.inputs]
     if any(array is None and one is not None for array, one in zip(arrays, node.inputs, strict=True)):
         return None
     return evaluate(node.op_type, arrays, attributes)

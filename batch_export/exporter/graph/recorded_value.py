@@ -83,6 +83,8 @@ class RecordedValue(ir.Value):
         current: Any = evaluator.default()
         if not getattr(current, "records", False):
             return True  # onnx-ir's own functions ask whether there is a value
+        if self.const_value is not None and self.const_value.size == 1:
+            return bool(self.const_value.numpy().item())
         if (number := current.computed(self)) is not None:
             return bool(number)
         raise TranslationError(

@@ -136,7 +136,7 @@ class Recorder(NodeWriter, evaluator.Evaluator):
 
         Where constants are folded it is known; here they stand as nodes.
         """
-        array = folding.computed(value)
+        array = folding.computed(self, value)
         return array.item() if array is not None and array.size == 1 else None
 
     def eval_function(

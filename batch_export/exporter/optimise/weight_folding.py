@@ -73,8 +73,7 @@ def fold(model: ir.Model, growth: float = GROWTH, *, across_modules: bool = True
     folding = _Folding(model, budget)
     changes = shared + folding.run() + _decide(model) + merged_norms.merge(model) + merged_scales.merge(model)
     changes += repeated_entries.merge(model) + merged_activations.merge(model)
-    changes += merged_products.merge(model) if across_modules else 0
-    changes += moved_slices.move(model)
+    changes += merged_products.merge(model) + moved_slices.move(model) if across_modules else 0
     dead_code.remove_dead_code(model)
     after, seconds = passes.node_count(model), time.perf_counter() - begun
     return passes.PassReport("fold weights", before, after, changes, seconds, _remark(folding, budget, own))
