@@ -11,7 +11,7 @@ import pytest
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before torch and numpy are imported; two test processes share two cores
 
-ONE_OF = 8
+ONE_OF = 12
 """Of a file that is marked `sampled`, one test of so many is run by the session `tests`."""
 
 

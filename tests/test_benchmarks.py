@@ -13,6 +13,7 @@ import pytest
 from benchmarks import block_equality, export, module_functions, plain_loop, scaling, second_opset, sweep, zoo
 
 
+@pytest.mark.ops
 def test_a_model_is_measured_on_every_side() -> None:
     (spec,) = zoo.models(["mlp_nested"])
     (row,) = export.measure(spec, ["full"], 1, 0.0)
@@ -101,6 +102,7 @@ def test_curves_of_a_known_power_have_its_exponent() -> None:
     assert "| chain | static | batch_export | 1: 3.00, 2: 12.00" in scaling.table([quadratic])
 
 
+@pytest.mark.ops
 def test_a_curve_ends_after_a_size_that_takes_too_long() -> None:
     assert list(scaling.measure("chain", "free", "batch_export", (3, 5, 9), 1e9).seconds) == [3, 5, 9]
     assert list(scaling.measure("chain", "free", "batch_export", (3, 5, 9), 0.0).seconds) == []

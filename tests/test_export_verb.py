@@ -98,7 +98,7 @@ def _flip_a_bit(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@pytest.mark.parametrize("flags", [(), ("--single-file",)])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--single-file",), marks=pytest.mark.ops)])
 def test_a_damaged_file_of_the_store_is_made_again_and_never_handed_out(
     workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:

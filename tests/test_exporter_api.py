@@ -27,6 +27,8 @@ from batch_export import (
 )
 from batch_export.errors import CaptureError, DynamicShapeError, ExportWarning, OpsetError, VerificationError
 
+pytestmark = pytest.mark.sampled
+
 DOCUMENTED = [
     *("model", "args", "f", "kwargs", "export_params", "verbose", "input_names", "output_names", "opset_version"),
     *("dynamic_axes", "keep_initializers_as_inputs", "dynamo", "external_data", "dynamic_shapes"),

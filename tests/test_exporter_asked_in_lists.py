@@ -13,6 +13,8 @@ from torch.nn import functional as F  # noqa: N812
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 SHAPES = ({1: "n"},)
 OTHERS = [(torch.randn(2, size),) for size in (1, 2, 3, 4, 5, 8, 9, 13, 20)]

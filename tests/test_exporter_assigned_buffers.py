@@ -16,6 +16,8 @@ from torch import nn
 from batch_export.errors import CaptureError, ExportWarning, TranslationError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Keeping(nn.Module):
     """Counts its calls, keeps twice the first row, and reads what it kept before it keeps anew."""

@@ -22,6 +22,8 @@ from batch_export.exporter.program.program import ONNXProgram
 from batch_export.exporter.translate.program import translate_program
 from batch_export.exporter.translate.registry import OnnxRegistry
 
+pytestmark = pytest.mark.sampled
+
 OTHER = torch.linspace(-2, 3, 60).reshape(5, 3, 4)
 
 

@@ -18,6 +18,8 @@ from batch_export.errors import CaptureError, ExportWarning
 from batch_export.exporter.capture.capture import STRATEGIES, capture
 from batch_export.exporter.capture.draft import draft_export
 
+pytestmark = pytest.mark.sampled
+
 X = torch.ones(2, 3)
 
 

@@ -14,6 +14,8 @@ from batch_export.calling import axis_words
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Pair(NamedTuple):
     left: torch.Tensor

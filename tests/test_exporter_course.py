@@ -8,6 +8,8 @@ import torch
 from batch_export.exporter.capture import one_run
 from batch_export.exporter.capture.capture import capture
 
+pytestmark = pytest.mark.sampled
+
 
 class Shares(torch.nn.Module):
     """Two chains of lengths, equal at some sizes; at others the model repeats the last one, which is another branch."""

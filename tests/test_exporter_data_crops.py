@@ -12,6 +12,8 @@ from torch import Tensor
 from batch_export.errors import CaptureError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 SHAPES = ({0: "b", 1: "n"}, {0: "b"})
 
 

@@ -10,6 +10,8 @@ from rarer import first
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 
 

@@ -7,6 +7,8 @@ from torch._export.db.examples import all_examples
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 CASES = all_examples()
 
 

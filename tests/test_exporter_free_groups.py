@@ -9,6 +9,8 @@ from torch.nn import functional
 
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Modulated(torch.nn.Module):
     """Weights that a style scales for each picture."""

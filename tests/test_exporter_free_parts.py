@@ -13,6 +13,8 @@ from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 from tests.exporting import assert_same, eager
 
+pytestmark = pytest.mark.sampled
+
 
 class _Parts(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:

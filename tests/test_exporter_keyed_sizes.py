@@ -14,6 +14,8 @@ from exporting import export_and_compare
 from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 SHAPES = ({0: "b", 1: "n"},)
 EXAMPLE = (torch.randn(2, 5, 4),)

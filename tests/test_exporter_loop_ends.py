@@ -10,6 +10,8 @@ from rarer import first
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 SHAPES = ({0: "b", 1: "t"},)
 OTHERS = [(torch.randn(3, size, 3),) for size in (1, 2, 3, 5, 8, 13)]

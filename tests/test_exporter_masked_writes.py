@@ -9,6 +9,8 @@ from torch import nn
 from batch_export.exporter import export
 from tests.exporting import assert_same, eager
 
+pytestmark = pytest.mark.sampled
+
 
 class _Tokens(nn.Module):
     """More kinds of tokens than decisions that are captured both ways."""

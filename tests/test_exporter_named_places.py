@@ -12,6 +12,8 @@ from exporting import Called, export_and_compare
 from batch_export.errors import DynamicShapeError, TranslationError
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 EXAMPLE = (torch.randn(6, 4),)
 OTHERS = [(torch.randn(size, 4),) for size in (2, 3, 9)]

@@ -12,6 +12,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.named_questions import put_in_place
 from tests.exporting import assert_same
 
+pytestmark = pytest.mark.sampled
+
 _ODD = "odd = h % 2 == 1 or w % 2 == 1"
 
 

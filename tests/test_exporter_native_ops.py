@@ -17,6 +17,8 @@ from torch.onnx import is_in_onnx_export
 from batch_export import export
 from batch_export.errors import MissingOperatorError
 
+pytestmark = pytest.mark.sampled
+
 
 def node_types(program: Any) -> list[str]:
     return [node.op_type for node in program.model.graph.all_nodes()]

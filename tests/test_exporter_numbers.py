@@ -11,6 +11,8 @@ import torch
 
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Called(torch.nn.Module):
     def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:

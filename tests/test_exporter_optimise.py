@@ -10,6 +10,8 @@ import torch
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 
 class Tied(torch.nn.Module):
     def __init__(self) -> None:

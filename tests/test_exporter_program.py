@@ -20,6 +20,8 @@ from batch_export.exporter.api import to_onnx
 from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.program import writing
 
+pytestmark = pytest.mark.sampled
+
 
 class Nested(torch.nn.Module):
     def __init__(self) -> None:

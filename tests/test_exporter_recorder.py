@@ -19,6 +19,8 @@ from batch_export.exporter.graph.operators import op
 from batch_export.exporter.graph.recorded_value import RecordedValue, give_name, is_unnamed
 from batch_export.exporter.graph.recorder import Recorder
 
+pytestmark = pytest.mark.sampled
+
 
 def graph_input(dtype: ir.DataType = ir.DataType.FLOAT, shape: tuple[Any, ...] = (2, 3)) -> RecordedValue:
     return RecordedValue(name="x", type=ir.TensorType(dtype), shape=ir.Shape(shape))

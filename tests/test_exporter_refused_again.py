@@ -12,6 +12,8 @@ from batch_export import export
 from batch_export.errors import DynamicShapeError
 from batch_export.exporter.capture import course
 
+pytestmark = pytest.mark.sampled
+
 
 class Applied(torch.nn.Module):
     def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:

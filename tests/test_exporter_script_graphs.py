@@ -16,6 +16,8 @@ from batch_export.errors import CaptureError, DynamicShapeError
 from batch_export.exporter.capture.strategies import NON_STRICT
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Steps(torch.nn.Module):
     def __init__(self) -> None:

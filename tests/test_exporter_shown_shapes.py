@@ -13,6 +13,8 @@ from rarer import first
 from batch_export.errors import ExportWarning
 from batch_export.exporter.capture.shown_shapes import OtherShapes, other_shapes
 
+pytestmark = pytest.mark.sampled
+
 Tensor = torch.Tensor
 
 

@@ -17,6 +17,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.taken_resizes import any_resize
 from tests.exporting import assert_same
 
+pytestmark = pytest.mark.sampled
+
 _SIZES = ((6, 8), (12, 10), (6, 10), (7, 7), (1, 1))
 _NAMED = ({0: "batch", 2: "h", 3: "w"}, {0: "batch", 2: "p", 3: "q"})
 

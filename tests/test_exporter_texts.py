@@ -15,6 +15,8 @@ from batch_export.exporter import export
 from batch_export.exporter.capture.named_in_texts import numbers_in_texts
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 Forward = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -15,6 +15,8 @@ import torch
 from batch_export import export
 from batch_export.errors import CaptureError
 
+pytestmark = pytest.mark.sampled
+
 X = torch.randn(3, 4)
 
 

@@ -14,6 +14,8 @@ from batch_export.exporter.capture import guard_trials
 from batch_export.exporter.capture.fake_runs import fake_run, refusal
 from batch_export.exporter.capture.trial_costs import TrialCosts, computing
 
+pytestmark = pytest.mark.sampled
+
 
 def costs(*runs: tuple[int, float]) -> TrialCosts:
     made = TrialCosts()

@@ -10,6 +10,8 @@ from batch_export.exporter.capture.capture import capture
 from batch_export.exporter.capture.strategies import NON_STRICT
 from tests.exporting import export_and_compare
 
+pytestmark = pytest.mark.sampled
+
 
 class Folded(torch.nn.Module):
     """Pieces of an image that was made smaller three times, put together again: its sides have to be even."""

@@ -10,6 +10,8 @@ from torch import nn
 from batch_export.exporter import export
 from tests.exporting import assert_same, eager
 
+pytestmark = pytest.mark.sampled
+
 
 class _Mixture(nn.Module):
     """Asks six times: more decisions are not captured both ways."""

@@ -11,8 +11,8 @@ import pytest
 from faults.scene import Fault
 from faults.table import all_faults
 
-OF_EACH_FAMILY = 2
-"""So many of the quick ones are in every run."""
+OF_EACH_FAMILY = 1
+"""So many of the quick ones are in every run of the session `tests`."""
 
 
 def _marked() -> Iterator[Any]:

@@ -18,6 +18,8 @@ from batch_export.legalise import lagging, nested, newer_forms, steps
 from batch_export.legalise.chain import legalise
 from batch_export.legalise.table import COMPOSED, NATIVE, NONE, form, page
 
+pytestmark = pytest.mark.sampled
+
 onnxruntime.set_default_logger_severity(4)
 
 NOT_BELOW: dict[tuple[int, str], int] = {

@@ -17,6 +17,8 @@ from torch.nn import functional
 
 from batch_export import export
 
+pytestmark = pytest.mark.sampled
+
 Form = Callable[[Tensor], Any]
 
 

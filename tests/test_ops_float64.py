@@ -17,6 +17,8 @@ from batch_export.exporter import export
 from batch_export.exporter.graph import kernel_dtypes
 from batch_export.exporter.ops import double_forms
 
+pytestmark = pytest.mark.sampled
+
 Function = Callable[[torch.Tensor], torch.Tensor]
 torch.manual_seed(0)
 

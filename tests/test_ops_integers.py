@@ -10,6 +10,8 @@ from test_ops_special_values import Function, check
 
 from batch_export.exporter import export
 
+pytestmark = pytest.mark.sampled
+
 DTYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 

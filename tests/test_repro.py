@@ -152,6 +152,7 @@ def test_a_crash_is_reduced_in_processes_of_its_own(tmp_path: Path, monkeypatch:
     assert "ended by signal 11" in done.stdout
 
 
+@pytest.mark.ops
 def test_an_exporter_that_ends_its_process_is_a_repro(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
     wanted = {"stage": "crash", "error_class": "ProcessExit", "operator": "", "message": ""}
@@ -241,6 +242,7 @@ class Named(nn.Module):
         return {"second": torch.exp(hidden), "first": torch.relu(hidden) + 1}
 
 
+@pytest.mark.ops
 def test_a_part_gives_one_tensor_where_the_model_does(tmp_path: Path) -> None:
     """An exporter that wraps the model calls a method of what it gives."""
     wanted = {"stage": "mismatch", "error_class": "NumericMismatch", "operator": "", "message": ""}
@@ -299,6 +301,7 @@ def test_another_failure_than_the_cells_is_no_repro(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="only Linux tells a process' private memory")
+@pytest.mark.ops
 def test_too_much_memory_is_a_repro_with_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS.parent), str(TESTS)]))
     wanted = {"stage": "memory", "error_class": "MemoryLimit", "operator": "", "message": ""}

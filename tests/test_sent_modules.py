@@ -70,36 +70,39 @@ from pathlib import Path
 import of_makers
 from batch_export.stages import sent_module
 from batch_export.sweeps.model_words import request_of
-made = getattr(of_makers, sys.argv[1])(float(sys.argv[2]))
-found = sent_module.sent(made, request_of("mine", "", ["x=float32[2, 3]"], []), Path("sent"))
-print(Path(found.arguments["f"]).name)
+for maker in sys.argv[2:]:
+    made = getattr(of_makers, maker)(float(sys.argv[1]))
+    found = sent_module.sent(made, request_of("mine", "", ["x=float32[2, 3]"], []), Path("sent", maker))
+    print(Path(found.arguments["f"]).name)
 """
 
 
 @pytest.fixture
-def sent(tmp_path: Path) -> Callable[..., str]:
-    """Sends a module from a process of its own, where names of classes are always the same; gives the file's name."""
+def sent(tmp_path: Path) -> Callable[..., list[str]]:
+    """Sends modules from a process of its own, where names of classes are always the same; gives the files' names."""
     (tmp_path / "of_makers.py").write_text(MAKERS)
 
-    def name(*words: str) -> str:
+    def names(*words: str) -> list[str]:
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", ""), str(Path.cwd())])
         command = [sys.executable, "-W", "ignore", "-c", SEND, *words]
         made = subprocess.run(
             command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=True
         )
-        return made.stdout.split()[-1]
+        return made.stdout.split()[-len(words) + 1 :]
 
-    return name
+    return names
 
 
-@pytest.mark.parametrize("maker", ["scripted", "frozen", "traced", "branches"])
-def test_the_name_of_a_file_says_all_that_is_in_it(maker: str, sent: Callable[..., str], tmp_path: Path) -> None:
-    first, other = sent(maker, "2.0"), sent(maker, "3.0")
-    assert first != other
-    before = (tmp_path / "sent" / first).stat()
-    assert sent(maker, "2.0") == first
-    assert (tmp_path / "sent" / first).stat().st_mtime_ns == before.st_mtime_ns, "it keeps its bytes"
-    assert sorted(one.name for one in (tmp_path / "sent").iterdir()) == sorted([first, other])
+def test_the_name_of_a_file_says_all_that_is_in_it(sent: Callable[..., list[str]], tmp_path: Path) -> None:
+    makers = ("scripted", "frozen", "traced", "branches")
+    first, other = sent("2.0", *makers), sent("3.0", *makers)
+    paths = [tmp_path / "sent" / maker / name for maker, name in zip(makers, first, strict=True)]
+    before = [path.stat().st_mtime_ns for path in paths]
+    assert sent("2.0", *makers) == first
+    assert [path.stat().st_mtime_ns for path in paths] == before, "they keep their bytes"
+    for path, changed in zip(paths, other, strict=True):
+        assert sorted(one.name for one in path.parent.iterdir()) == sorted({path.name, changed})
+        assert path.name != changed
 
 
 class _Counting(torch.nn.Module):

@@ -31,6 +31,8 @@ from batch_export.exporter.optimise import (
     weight_values,
 )
 
+pytestmark = pytest.mark.sampled
+
 IMAGES = torch.randn(2, 4, 6, 6)
 VECTORS = torch.randn(3, 4)
 SEQUENCE = torch.randn(2, 5, 4)

@@ -132,6 +132,7 @@ def test_the_steps_of_the_nightly_workflow_run_in_their_order(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_the_workflow_of_pushes_exports_the_small_models_and_keeps_the_report(tmp_path: Path) -> None:
     workflow = loaded(".github/workflows/checks.yml")
     assert set(workflow[True]) == {"push", "pull_request"}, "YAML reads `on` as true"
@@ -252,6 +253,7 @@ def test_the_other_jobs_of_the_gitlab_example_call_sessions_that_are_there(tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.ops
 def test_the_pre_commit_hook_runs(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     ((hook,),) = (repo["hooks"] for repo in loaded("examples/pre-commit/pre-commit-config.yaml")["repos"])
