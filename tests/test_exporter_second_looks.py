@@ -6,12 +6,18 @@ import warnings
 from collections.abc import Callable
 
 import pytest
+import sympy
 import torch
 from exporting import Called, export_and_compare
 from rarer import first
+from torch.export import export as export_program
 
 from batch_export.errors import DynamicShapeError, ExportWarning
 from batch_export.exporter import export
+from batch_export.exporter.capture import idle_operators, second_looks
+from batch_export.exporter.capture.capture import capture
+from batch_export.exporter.capture.captured import Captured
+from batch_export.exporter.capture.guards import Guard
 
 pytestmark = pytest.mark.sampled
 
@@ -280,3 +286,67 @@ def test_an_operator_beside_it_counts() -> None:
     for width in (5, 8, 13, 16):
         given = torch.randn(2, width)
         torch.testing.assert_close(program(given)[0], filled_up_and_marked(given))
+
+
+class Chunks(torch.nn.Module):
+    """Of eight each, the last one filled up, which add what those before them come to."""
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        rest = (8 - length % 8) % 8
+        x = x * mask[:, -length:, None].to(x.dtype)
+        chunks = torch.nn.functional.pad(x, (0, 0, 0, rest)).reshape(rows, -1, 8, width)
+        sums = torch.cat([torch.zeros_like(chunks[:, :1, 0]), chunks.sum(2)], dim=1)
+        decay = torch.nn.functional.pad(chunks.mean((2, 3)), (1, 0))
+        count = decay.shape[1]
+        parts = decay[..., None].expand(rows, count, count).tril(-1).cumsum(1).exp()
+        before = (parts[..., None] * sums[:, None]).sum(2)[:, :-1]
+        y = (chunks + before[:, :, None]).reshape(rows, -1, width)
+        return y[:, :length] if rest > 0 else y
+
+
+CHUNKS = ({0: "b", 1: "n"}, {0: "b", 1: "n"})
+
+
+def chunks(rows: int, length: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(rows, length, 3), torch.randint(0, 2, (rows, length))
+
+
+def test_what_is_cut_off_a_whole_number_of_chunks_is_no_limit() -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", r".*holds only while `(?!n != 0`)", ExportWarning)
+        program = export(Chunks(), chunks(2, 5), dynamic_shapes=CHUNKS)
+    for size in ((1, 1), (2, 8), (3, 16), (2, 17), (1, 24), (4, 7)):
+        given = chunks(*size)
+        torch.testing.assert_close(program(*given)[0], Chunks()(*given))
+
+
+def test_a_size_that_was_found_to_be_an_axis_is_known_from_the_example() -> None:
+    captured = capture(Chunks(), chunks(2, 5), {}, dynamic_shapes=CHUNKS, guards="allow")
+    (end,) = (
+        node
+        for node in captured.traced.graph.nodes
+        if node.target is torch.ops.aten.slice.Tensor and str(node.args[0]) == "mask"
+    )
+    assert not end.meta["val"].shape[1].node.has_hint()
+    assert idle_operators.is_idle(end, idle_operators.hinted)
+
+
+def test_an_equality_beyond_a_guard_may_be_one_of_a_single_axis() -> None:
+    rows, length = sympy.symbols("s0 s2", integer=True, positive=True)
+    axes = second_looks._Sizes({"s0": "b", "s1": "n", "s2": "n"}, {"b": 2, "n": 9})
+    assert axes.at({"n": 16}) == {"s0": 2, "s1": 16, "s2": 16}
+    program = export_program(torch.nn.Identity(), (torch.ones(2),))
+    points = [{"n": 8 * k} for k in range(1, 9)]
+    looking = second_looks._Beyond(program, axes, {}, points, counts=False, is_alone=False)
+    kinds = {
+        sympy.Eq(2 * rows * (length // 8), rows * (1 + length // 8)): True,  # one chunk
+        sympy.Eq(sympy.Mod(rows * length * 8, rows * length), 0): True,
+        sympy.Eq(length // 8, 1): True,
+        sympy.Eq(rows * length, 16): False,
+        sympy.Ne(rows, 3): False,
+    }
+    captured = Captured(program, guards=[Guard(str(one), expression=one) for one in kinds])
+    looking.look_at(captured)
+    assert [one.condition for one in looking.searched] == [str(one) for one, searched in kinds.items() if searched]
+    assert [one.condition for one in captured.guards] == [str(one) for one, searched in kinds.items() if not searched]

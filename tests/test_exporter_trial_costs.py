@@ -72,6 +72,14 @@ def test_there_is_time_left_until_all_runs_together_have_taken_long() -> None:
     assert not found.has_time_left
 
 
+def test_two_sizes_that_are_nearly_the_same_say_nothing_of_growth_and_another_one_does() -> None:
+    found = TrialCosts()
+    for elements, seconds in ((200, 0.1), (1000, 1.4), (1500, 2.0), (1800, 2.4)):
+        found.note(elements, seconds, has_ended=True)
+    assert not found.are_left_alone(3000)
+    assert found.are_left_alone(4000)
+
+
 class SquareThatIsRefused(torch.nn.Module):
     """Makes a square of a size, which is refused from some size on whatever the numbers are."""
 

@@ -6,7 +6,7 @@ that was not asked for. Nothing is captured here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -41,6 +41,7 @@ class Called:
     Attributes:
         not_held: gets the sizes at which the program was seen not to do what the model does.
         refused: gets what is to be known of the program where it is refused.
+        untried: gets the program before its guards are tried, of which it may leave some out.
     """
 
     module: torch.nn.Module
@@ -49,6 +50,7 @@ class Called:
     takes_sides: bool
     not_held: list[dict[str, int]]
     refused: list[Refused]
+    untried: Callable[[Captured], None] | None = None
 
 
 def finished(
@@ -78,6 +80,8 @@ def finished(
             captured.guards += taken_as(
                 program, symbols, _free_as_given(program, symbols), "in a trace Python's are so"
             )
+        if called.untried is not None:
+            called.untried(captured)
         trials = Trials(program, symbols, called.module, *called.inputs)
         judge(captured, trials)
         hold_to_models_limits(program, captured.guards)

@@ -79,7 +79,7 @@ class Request:
         refused: programs captured so far that were refused.
         taken: sizes that captures so far took as numbers.
         decided_at: the lines at which captures so far took a side on sizes.
-        untried: gets a program before its guards are tried; what it raises ends the capture.
+        untried: gets a captured program before its guards are tried; what it raises ends the capture.
     """
 
     module: torch.nn.Module
@@ -91,7 +91,7 @@ class Request:
     refused: list[Refused] = field(default_factory=list)
     taken: list[TakenSize] = field(default_factory=list)
     decided_at: set[str] = field(default_factory=set)
-    untried: Callable[[torch.export.ExportedProgram], None] | None = None
+    untried: Callable[[Captured], None] | None = None
 
 
 def by_strategies(request: Request, inputs: Inputs, strategies: Strategies) -> Captured:
@@ -151,13 +151,13 @@ def _by_strategies(request: Request, inputs: Inputs, strategies: Strategies, cal
                         break
                 continue
         attempts.append(Attempt(name, time.perf_counter() - begun))
-        if request.untried is not None:
-            request.untried(program)
         taken = assumed(name, program, decision) if name in ASSUMING else []
         if taken and not allow_assumptions:
             raise assumptions.refused(taken, attempts)
         try:
-            called = Called(module, inputs, request.given, not is_oblivious, request.not_held, request.refused)
+            called = Called(
+                *(module, inputs, request.given, not is_oblivious, request.not_held, request.refused, request.untried)
+            )
             captured = finished(program, asked, list(attempts), request.guards, called, texts.sizes)
             captured.blocks = getattr(program, "_blocks", [])
             captured.seeded = getattr(program, "_seeded", [])

@@ -55,10 +55,16 @@ def _shape(node: torch.fx.Node, known: Known) -> Sequence[int] | None:
 
 
 def hinted(size: Any) -> int | None:
-    """A size as it is in a program's own example."""
-    if isinstance(size, torch.SymInt):
-        return int(size.node.hint) if size.node.has_hint() else None
-    return int(size)
+    """A size as it is in a program's own example.
+
+    One that was not known when it was made (the length of a mask's end) may have been found to be an axis since.
+    """
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    if size.node.has_hint():
+        return int(size.node.hint)
+    made = size.node.expr.xreplace(size.node.shape_env.backed_var_to_val)
+    return int(made) if made.is_Integer else None
 
 
 def at(sizes: Mapping[str, int]) -> Known:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import sympy
 import torch
@@ -28,6 +29,8 @@ _MOST = 3
 _POINTS = 4
 _TURNS = 5
 """At how many sizes beyond a guard the model is captured, where each capture has guards of its own."""
+_LOOKED_AT = 200
+"""At how many of the sizes beyond a guard others are evaluated."""
 _SEARCHED = 20_000
 """Up to which size of one axis it is looked for one at which the guards of a further capture are false."""
 _FEW = 100
@@ -46,12 +49,103 @@ _DATA = (torch.Tensor, tuple, list)
 """What an operator gives that holds data, and no size."""
 _SIZE = "size"
 
-Untried = Callable[[torch.export.ExportedProgram], None]
-"""What gets a program before its guards are tried."""
+Untried = Callable[[Captured], None]
+"""What gets a captured program before its guards are tried."""
+_AT = (1, 2, 3, 5, 7, 16, 63, 1000)
+"""Sizes at which an equality is evaluated of which it is asked whether an axis matters."""
 
 
 class _OtherwiseError(Exception):
     """The model calls other operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The axes of a program, of which several symbols may have one name.
+
+    Attributes:
+        names: symbol -> axis, as messages call it.
+        near: axis -> its size in the example.
+    """
+
+    names: Mapping[str, str]
+    near: Mapping[str, int]
+
+    def at(self, point: Mapping[str, int]) -> dict[str, int]:
+        """The size of every symbol where some axes have other sizes than in the example.
+
+        Args:
+            point: these sizes, by axis or by symbol.
+        """
+        sizes = {**self.near, **{self.text(name): size for name, size in point.items()}}
+        return {name: sizes[text] for name, text in self.names.items() if text in sizes}
+
+    def text(self, name: str) -> str:
+        """The axis of a symbol; an axis as it is."""
+        return self.names.get(name, name)
+
+    def texts(self, names: Iterable[object]) -> set[str]:
+        """The axes of some symbols."""
+        return {self.text(str(one)) for one in names}
+
+
+@dataclass(slots=True)
+class _Beyond:
+    """What a capture beyond a guard is looked at for.
+
+    Attributes:
+        own: the program.
+        axes: its axes.
+        at: the sizes of the capture, by symbol.
+        points: all sizes that are known at which the guard is false.
+        counts: whether other operators are an answer.
+        is_alone: whether only those count that get data.
+        searched: gets the guards of the capture that `_further` goes by, whatever trials would make of them.
+    """
+
+    own: torch.export.ExportedProgram
+    axes: _Sizes
+    at: Mapping[str, int]
+    points: Sequence[guard_points.Point]
+    counts: bool
+    is_alone: bool
+    searched: list[Guard] = field(default_factory=list)
+
+    def look_at(self, captured: Captured) -> None:
+        """Compares what the model calls, and leaves those guards that have to be tried.
+
+        Raises:
+            _OtherwiseError: other operators, of which some do something there.
+        """
+        own, other = self.own, captured.traced
+        same = _same_with_data(own, other) if self.is_alone else not self.counts or _calls(own) == _calls(other)
+        known = idle_operators.at(self.at)
+        if self.counts and not same and (self.is_alone or _busy(own, known) != _busy(other, idle_operators.hinted)):
+            raise _OtherwiseError
+        guards, captured.guards = captured.guards, []
+        for guard in guards:
+            (self.searched if self._is_searched(guard) else captured.guards).append(guard)
+
+    def _is_searched(self, guard: Guard) -> bool:
+        """Whether `_further` finds the sizes at which a guard is false, since the one axis that varies decides it."""
+        axes = self.axes.texts(axis for one in self.points for axis in one)
+        own = self.axes.texts(getattr(guard.expression, "free_symbols", ()))
+        if len(axes) != 1 or not guard_points.is_known_function(guard.expression):
+            return False
+        return own <= axes or (isinstance(guard.expression, sympy.Eq) and self._is_alike(guard.expression, own - axes))
+
+    def _is_alike(self, equality: sympy.Eq, others: Collection[str]) -> bool:
+        """Whether an equality is as true at each size whatever those of other axes are, by which both sides go alike.
+
+        That a product of two sizes can be parted is one, say.
+        """
+        is_false = guard_points.one_false_of([equality])
+        chosen = self.points[:: max(1, len(self.points) // _LOOKED_AT)]
+        if not {str(one) for one in equality.free_symbols} <= self.axes.at({}).keys() or len(chosen) < _POINTS:
+            return False
+        return all(
+            len({is_false(self.axes.at({**dict.fromkeys(others, size), **one})) for size in _AT}) == 1 for one in chosen
+        )
 
 
 def otherwise_beyond(
@@ -77,7 +171,8 @@ def otherwise_beyond(
     for guard in looked_at[:_MOST] if symbols is not None else ():
         assert symbols is not None
         names = {name: symbols.text(name) for name in symbols.axes}
-        near = {name: sizes[text] for name, text in names.items() if text in sizes}
+        axes = _Sizes(names, {text: sizes[text] for text in names.values() if text in sizes})
+        near = axes.at({})
         points = guard_points.against(guard.expression, symbols, near) or ()
         several = [one for one in points if not {0, 1} & {*one.values()}]
         filled = several or [one for one in points if 0 not in one.values()]
@@ -86,19 +181,18 @@ def otherwise_beyond(
         alone = _left_out_alone(guard) if several else ()
 
         others = [one for one in captured.guards if one is not guard]
-        own = {text: name for name, text in names.items()}
         regions: list[Sequence[Guard]] = []
         for turn in range(_TURNS):  # between two such sizes there may be one at which the model does something else
             chosen = chosen_points.choose(filled, near, _POINTS)[:: -1 if turn % 2 else 1]  # near, then far
             inputs = next(
-                examples.at_some([{names.get(name, name): size for name, size in one.items()} for one in chosen]), None
+                examples.at_some([{axes.text(name): size for name, size in one.items()} for one in chosen]), None
             )
             if inputs is None:
                 break
-            at = {own[text]: size for text, size in examples.sizes_of(inputs).items() if text in own}
-            compared = functools.partial(_compare, captured.traced, at, counts=bool(several), alone=bool(alone))
+            at = axes.at(examples.sizes_of(inputs))
+            looking = _Beyond(captured.traced, axes, at, filled, bool(several), bool(alone))
             try:
-                other = capture(inputs, compared, [names[name] for name in alone if name in names])
+                other = capture(inputs, looking.look_at, [names[name] for name in alone if name in names])
             except (DynamicShapeError, _OtherwiseError):
                 yield guard
                 break
@@ -107,50 +201,23 @@ def otherwise_beyond(
                     yield guard
                 break
             fixed = {name: at[name] for name in alone if name in at}  # a size may be no axis that was asked for
-            asked = _conditions(other, {}) - _conditions(captured, fixed) if alone else ()
+            conditions = _conditions([*looking.searched, *other.guards], other, {})
+            asked = conditions - _conditions(captured.guards, captured, fixed) if alone else ()
             is_otherwise = not several and not _same_with_data(captured.traced, other.traced)
-            unknown = [one for one in other.harmful if not _is_searched(one, filled, own)]
-            if unknown or asked or (is_otherwise and differs(inputs)):
+            if other.harmful or asked or (is_otherwise and differs(inputs)):
                 yield guard
                 break
-            regions.append(other.guards)
-            filled = _further(filled, [[guard], *regions], others, near, own)
+            regions.append([*looking.searched, *other.guards])
+            filled = _further(filled, [[guard], *regions], others, axes)
             if not filled:
                 break
-
-
-def _compare(
-    own: torch.export.ExportedProgram,
-    at: Mapping[str, int],
-    other: torch.export.ExportedProgram,
-    *,
-    counts: bool,
-    alone: bool,
-) -> None:
-    """Looks at what the model calls at other sizes.
-
-    Args:
-        own: the program.
-        at: the sizes, by symbol.
-        other: what was captured there.
-        counts: whether other operators are an answer.
-        alone: whether only those count that get data.
-
-    Raises:
-        _OtherwiseError: other operators, of which some do something there.
-    """
-    if not counts or (_same_with_data(own, other) if alone else _calls(own) == _calls(other)):
-        return
-    if alone or _busy(own, idle_operators.at(at)) != _busy(other, idle_operators.hinted):
-        raise _OtherwiseError
 
 
 def _further(
     points: Sequence[guard_points.Point],
     regions: Sequence[Sequence[Guard]],
     others: Sequence[Guard],
-    near: Mapping[str, int],
-    symbols: Mapping[str, str],
+    symbols: _Sizes,
 ) -> list[guard_points.Point]:
     """Sizes beyond a guard at which no capture beyond it holds either, and the others of the program do.
 
@@ -158,8 +225,7 @@ def _further(
         points: sizes beyond the guard; of one axis all are looked at, up to some size.
         regions: the guard, and those of each capture beyond it.
         others: those of the program.
-        near: the example's sizes, by symbol.
-        symbols: the symbols of axes as messages call them.
+        symbols: the axes of these, and their sizes in the example.
     """
     axes = {axis for one in points for axis in one}
     known = [*points]
@@ -169,19 +235,12 @@ def _further(
         known += [{axis: size} for size in range(2, _SEARCHED) if size not in sizes]
     beyond = [guard_points.one_false_of(one.expression for one in guards) for guards in regions]
     is_outside = guard_points.one_false_of(one.expression for one in others)
-    at = ({**near, **{symbols.get(name, name): size for name, size in one.items()}} for one in known)
+    at = map(symbols.at, known)
     return [
         one
         for one, there in zip(known, at, strict=True)
         if all(is_beyond(there) for is_beyond in beyond) and not is_outside(there)
     ]
-
-
-def _is_searched(guard: Guard, points: Sequence[guard_points.Point], symbols: Mapping[str, str]) -> bool:
-    """Whether `_further` finds the sizes at which a guard is false, since it is one of the one axis that varies."""
-    axes = {symbols.get(axis, axis) for one in points for axis in one}
-    own = {str(one) for one in getattr(guard.expression, "free_symbols", ())}
-    return len(axes) == 1 and own <= axes and guard_points.is_known_function(guard.expression)
 
 
 def _left_out_alone(guard: Guard) -> Sequence[str]:
@@ -195,11 +254,11 @@ def _left_out_alone(guard: Guard) -> Sequence[str]:
     return names if len(names) == 1 and any(isinstance(one, sympy.Integer) for one in sides) else []
 
 
-def _conditions(captured: Captured, sizes: Mapping[str, int]) -> set[str]:
+def _conditions(guards: Iterable[Guard], captured: Captured, sizes: Mapping[str, int]) -> set[str]:
     """The conditions of a program, each at some sizes of its symbols, on axes as messages call them."""
     symbols = captured.symbols
     found = set()
-    for guard in captured.guards:
+    for guard in guards:
         expression = guard.expression
         if symbols is None or not isinstance(expression, sympy.Basic):
             found.add(guard.condition)

@@ -91,9 +91,12 @@ class TrialCosts:
         return elements > self.slow or self._likely(elements) > _LONG
 
     def _likely(self, elements: int) -> float:
-        """What a run of more elements than those before takes if it goes on growing as between the last two."""
-        fewer, most = (0, 0, *sorted(self.seconds))[-2:]
-        if not fewer or elements <= most or most < _TIMES * fewer or self.seconds[most] < _TELLING:
+        """What a run of more elements than those before takes if it goes on growing as from the largest one but those
+        that are hardly smaller.
+        """
+        most = max(self.seconds, default=0)
+        fewer = max((one for one in self.seconds if _TIMES * one <= most), default=0)
+        if not fewer or elements <= most or self.seconds[most] < _TELLING:
             return 0.0
         grows = math.log(self.seconds[most] / max(self.seconds[fewer], 1e-9)) / math.log(most / fewer)
         if most == self.doubted and grows > 2 * _STEEPEST:  # no model grows so
