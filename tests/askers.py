@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import importlib
 import importlib.util
 import os
@@ -13,7 +14,9 @@ import pkgutil
 import py_compile
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -240,6 +243,67 @@ def _made_by_itself(path: Path) -> bool:
     return known and (path / "whole").exists()
 
 
+def _newer(path: Path, number: int) -> None:
+    path.mkdir(exist_ok=True)
+    for name in "ab":
+        (path / name).touch()
+    os.utime(path / "ab"[number - 1], ns=(time.time_ns() + number * 10**9,) * 2)
+
+
+def _newest(times: Iterable[float]) -> int:
+    several = list(times)
+    return several.index(max(several))
+
+
+def _by_a_pool(function: Callable[..., Any], made: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """Of threads that run nothing of ours."""
+
+    def ask(path: Path) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return list(pool.map(function, made(path)))
+
+    return ask
+
+
+def _in_a_fork(ask: Callable[[Path], Any]) -> Callable[[Path], str]:
+    def forked(path: Path) -> str:
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            os.write(writing, ascii(ask(path)).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as stream:
+            told = stream.read()
+        os.waitpid(child, 0)
+        return told
+
+    return forked
+
+
+def _times_of_open_files(path: Path) -> Iterator[float]:
+    for name in "ab":
+        with (path / name).open() as stream:
+            yield os.fstat(stream.fileno()).st_mtime
+
+
+def _files(path: Path) -> list[Path]:
+    return [path / "a", path / "b"]
+
+
+def _later(path: Path) -> list[str]:
+    return [f"{path.name}_later"]
+
+
+def _outside(path: Path) -> Path:
+    return path.absolute().parents[2] / f"outside_{path.name}"
+
+
+def _outside_appears(path: Path, number: int) -> None:
+    if number == 2:
+        _outside(path).mkdir()
+        (_outside(path) / "1").touch()
+
+
 ASKERS: dict[str, Asker] = {
     "exists": Asker(_appears, os.path.exists),
     "path_exists": Asker(_appears, Path.exists),
@@ -290,6 +354,16 @@ ASKERS: dict[str, Asker] = {
     "opened_through_proc": Asker(_grows, lambda path: Path("/proc/self/cwd", path).read_text()),
     "asked_through_proc": Asker(_appears, lambda path: os.path.exists(f"/proc/self/cwd/{path}")),
     "environb": Asker(_variable, lambda path: os.environb[f"ASKED_{path.name}".encode()]),
+    "order_by_a_pool": Asker(_newer, lambda path: _newest(_by_a_pool(os.path.getmtime, _files)(path))),
+    "order_of_open_files": Asker(_newer, lambda path: _newest(_times_of_open_files(path))),
+    "order_in_a_fork": Asker(_newer, _in_a_fork(lambda path: _newest(map(os.path.getmtime, _files(path))))),
+    "listed_by_a_pool": Asker(_another_name, _by_a_pool(os.listdir, lambda path: [path])),
+    "import_by_a_pool": Asker(
+        _module, lambda path: [*filter(None, _by_a_pool(importlib.util.find_spec, _later)(path))] != []
+    ),
+    "variable_by_a_pool": Asker(_variable, _by_a_pool(os.environ.get, lambda path: [f"ASKED_{path.name}"])),
+    "import_in_a_fork": Asker(_module, _in_a_fork(_import)),
+    "listed_outside_in_vain": Asker(_outside_appears, lambda path: glob.glob(f"{_outside(path)}/*")),
     "only_its_time": Asker(_same_size, os.path.getsize, counts=False),
     "only_its_size": Asker(_grows, lambda path: os.access(path, os.F_OK), counts=False),
     "only_names_in_it": Asker(_another_name, os.path.isdir, counts=False),

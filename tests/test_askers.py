@@ -47,7 +47,8 @@ def sweeps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeps]:
 
 
 def _write(number: int, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("ASKED_environb", "")  # put back at the end
+    for name in ("environb", "variable_by_a_pool"):
+        patch.setenv(f"ASKED_{name}", "")  # put back at the end
     for name, asker in ASKERS.items():
         asker.write(Path("asked") / name, number)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy
 import pytest
 from sweeping import STAGES, by_name, cells, model, sweep
 
@@ -131,6 +132,37 @@ SOURCES = {
         "    return 1\n"
     ),
     "mine/config.py": "def build(size): return size\n",
+    "mine/nested_module.py": "def build(made): return made\n",
+    "mine/nested_listing.py": "def build(made): return sorted(made)\n",
+    "mine/nested_variable.py": "def build(made): return made\n",
+    "mine/nested_version.py": "def build(made): return made\n",
+    "mine/walked.py": (
+        "import glob\ndef build(packages): return glob.glob(packages.removeprefix('at ') + '/libloose/more/*')\n"
+    ),
+    "mine/beside_it.py": "def build():\n    import libmade\n    return libmade.beside()\n",
+    "mine/by_numpy.py": (
+        "import numpy\n"
+        "def build(packages):\n"
+        "    try: return numpy.load(packages.removeprefix('at ') + '/libloose/more.npy').sum()\n"
+        "    except FileNotFoundError: return 0\n"
+    ),
+    "mine/instantiated.py": (
+        "from hydra.utils import instantiate\n"
+        "def build(): return instantiate({'_target_': 'builtins.float', '_args_': ['2']})\n"
+    ),
+    "mine/late.py": "import libhub\ndef build(): return libhub.late()\n",
+    "mine/forked_listing.py": (
+        "import os\n"
+        "def build():\n"
+        "    reading, writing = os.pipe()\n"
+        "    if not (pid := os.fork()):\n"
+        "        os.write(writing, b'%d' % len(os.listdir('shards')))\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "    return os.read(reading, 9)\n"
+    ),
+    "mine/copied.py": "import os\ndef build(): return (dict(os.environ), {**os.environ})[0]['HOME']\n",
+    "mine/expanded.py": "import os\ndef build(): return os.path.expandvars('at $SSH_TTY')\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
 EVERY = {
@@ -145,6 +177,7 @@ EVERY = {
     "of_process",
     "forked",
     "anew",
+    "copied",
 }
 """Models that went through all variables, or may have."""
 # `child` starts another Python, which looks for modules by itself: what is installed, or comes into a root, is its.
@@ -165,7 +198,11 @@ PACKAGES = {
     "libbar/inner.py": "import os\nMODE = os.environ.get('LIBBAR_MODE')\ndef make(): return MODE\n",
     "libbare/__init__.py": "NUMBER = 1\n",
     "libmade/__init__.py": "import os\nHERE = os.path.dirname(__file__)\n"
-    "def make(): return os.path.exists(os.path.join(HERE, 'made.w'))\n",
+    "def make(): return os.path.exists(os.path.join(HERE, 'made.w'))\n"
+    "def beside():\n"
+    "    import pkgutil\n"
+    "    try: return pkgutil.get_data('libmade', 'beside.w')\n"
+    "    except OSError: return None\n",
     "libnone.py": "",
     "libouter.py": "from libinner import NUMBER\n",
     "libinner.py": "NUMBER = 1\n",
@@ -179,7 +216,9 @@ PACKAGES = {
     "libonly.py": "NUMBER = 1\n",
     "libdata/w": "1",
     "libloose/w.txt": "1",
-    "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n",
+    "libhub.py": "import os\nHUB = os.getenv('LIBHUB_HOME')\ndef folder(): return os.getenv('LIBHUB_CACHE', HUB)\n"
+    "def late():\n    import liblate\n    return liblate.__name__\n",
+    "liblate.py": "import os\nALL = sorted(os.environ)\n",
 }
 
 
@@ -256,6 +295,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "data_only": {"packages": f"at {packages}"},
         "loose": {"packages": f"at {packages}"},
         "in_package": {"packages": f"at {packages}"},
+        "walked": {"packages": f"at {packages}"},
+        "by_numpy": {"packages": f"at {packages}"},
+        "nested_module": {"made": {"_target_": "later_module.read"}},
+        "nested_listing": {"made": {"_target_": "glob.glob", "_args_": ["shards/*"]}},
+        "nested_variable": {"made": {"_target_": "os.getenv", "_args_": ["HERMETIC_NESTED"]}},
+        "nested_version": {"made": {"_target_": "importlib.metadata.version", "_args_": ["libver"]}},
     }
     names = [name.removeprefix("mine/").removesuffix(".py") for name in SOURCES if name != "mine/constants.py"]
     models = {
@@ -281,6 +326,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     install(packages, "libdata", "1.0")
     install(packages, "libmaybe", "1.0")
     install(packages, "libhub", "1.0")
+    install(packages, "liblate", "1.0")
     monkeypatch.chdir(root)
     second = root / "venv/second/site-packages"
     second.mkdir(parents=True)
@@ -291,6 +337,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     monkeypatch.setenv(VARIABLE, "one secret")
     monkeypatch.setenv("HERMETIC_ODD", "\udcff")
     monkeypatch.setenv("LIBHUB_HOME", str(outside))
+    monkeypatch.setenv("EDITOR", "one")
     assert made.ran() == set(models)
     yield made
     monkeypatch.undo()
@@ -346,7 +393,11 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
     "missing": ({"missing"}, "file missing.txt is new", lambda p: p.write("missing.txt", "here")),
     "asked": ({"asked"}, "maybe.w: absent -> file 4", lambda p: p.write("maybe.w", "here")),
     "plugin": ({"child", "plugin"}, "plug_in.py: absent -> file 0", lambda p: p.write("plug_in.py", "")),
-    "listing": ({"listing"}, "folder shards/ has changed", lambda p: p.write("shards/2", "")),
+    "listing": (
+        {"forked_listing", "listing", "nested_listing"},
+        "folder shards/ has changed",
+        lambda p: p.write("shards/2", ""),
+    ),
     "listing by a library": (
         {"resources"},
         "folder kept_data/ has changed",
@@ -376,7 +427,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.write("venv/site-packages/libbare/__init__.py", "NUMBER = 22\n"),
     ),
     "version": (
-        {"child", "version", "plugins"},
+        {"child", "version", "nested_version", "plugins"},
         "package libver: 1.0 -> 2.0",
         lambda p: install(p.packages, "libver", "2.0"),
     ),
@@ -458,6 +509,36 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         {"of_library"},
         "libmade/made.w: absent -> file 1",
         lambda p: (p.packages / "libmade" / "made.w").write_text("1"),
+    ),
+    "a file beside itself that a library's function missed by its loader": (
+        {"beside_it"},
+        "libmade/beside.w: absent -> file 1",
+        lambda p: (p.packages / "libmade" / "beside.w").write_text("1"),
+    ),
+    "a folder in a package's that was listed in vain": (
+        {"walked"},
+        "libloose/more: absent -> folder",
+        lambda p: p.write("venv/site-packages/libloose/more/1", ""),
+    ),
+    "a file in a package's folder that the toolchain missed for the user": (
+        {"by_numpy"},
+        "libloose/more.npy: absent -> file ",
+        lambda p: numpy.save(p.packages / "libloose" / "more.npy", numpy.ones(2)),
+    ),
+    "a module that an argument names": (
+        {"child", "nested_module"},
+        "later_module: no module -> module later_module.py",
+        lambda p: p.write("later_module.py", "def read(): return 2\n"),
+    ),
+    "a variable that an argument names": (
+        {"nested_variable", *EVERY},
+        "environment variable HERMETIC_NESTED has another value",
+        lambda p: p.monkeypatch.setenv("HERMETIC_NESTED", "1"),
+    ),
+    "a variable of the session, in a text": (
+        {"expanded"},
+        "environment variable SSH_TTY has another value",
+        lambda p: p.monkeypatch.setenv("SSH_TTY", "another"),
     ),
     "a variable of the session, by its name": (
         {"of_session"},

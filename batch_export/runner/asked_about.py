@@ -14,6 +14,7 @@ from types import ModuleType
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.opened import Opened
 from batch_export.sources.asked import ABSENT, How, follows_from_content, of_a_step, without_size
 from batch_export.sources.closure import is_installed
@@ -31,15 +32,17 @@ class MissingModules:
 
     Args:
         askers: tell whose searches count.
+        notes: what processes that this one forks hear; None: they are not heard.
     """
 
-    def __init__(self, askers: Askers) -> None:
+    def __init__(self, askers: Askers, notes: ForkedNotes | None = None) -> None:
+        notes = notes or ForkedNotes()
         self._askers = askers
-        self.paths: set[str] = set()
+        self.paths: set[str] = notes.shared("places of modules")
         """Where they would be found."""
-        self.tops: set[str] = set()
+        self.tops: set[str] = notes.shared("modules")
         """Those of the top level, by name."""
-        self.shared: set[str] = set()
+        self.shared: set[str] = notes.shared("modules of packages")
         """Those of packages without a file (namespaces) or in folders of installed packages, to which others may add
         modules, by name.
         """

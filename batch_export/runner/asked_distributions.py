@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from batch_export.runner.askers import Askers
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.sources import distributions
 from batch_export.sources.path_shape import archives
 
@@ -25,13 +26,15 @@ class AskedDistributions:
 
     Args:
         askers: tell whose questions count.
+        notes: what processes that this one forks hear; None: they are not heard.
     """
 
-    def __init__(self, askers: Askers) -> None:
+    def __init__(self, askers: Askers, notes: ForkedNotes | None = None) -> None:
+        notes = notes or ForkedNotes()
         self._askers = askers
-        self._asked: set[str] = set()
-        self._sought: set[str] = set()
-        self.folders: set[str] = set()
+        self._asked: set[str] = notes.shared("distributions")
+        self._sought: set[str] = notes.shared("modules that are looked for")
+        self.folders: set[str] = notes.shared("folders of metadata")
         """Where metadata was looked for; the model may have put them on the path itself."""
 
     def watch(self) -> None:

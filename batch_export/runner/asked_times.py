@@ -11,10 +11,10 @@ import inspect
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from batch_export.runner.askers import Askers
+from batch_export.runner.askers import Askers, is_of_library
 from batch_export.sources.asked import ALTERED, CHANGED, order_of, time_of
 
 _NAMES = {
@@ -29,7 +29,8 @@ def asked_for(frame: FrameType | None, askers: Askers) -> frozenset[str]:
     """What the user's own code may learn of a file's times by a call: `CHANGED`, `ALTERED`, both or nothing.
 
     Whoever asks for a file's status by one function may compare its times in another one, so that all counts that the
-    code's file names. A library counts as far as it was handed a function that gives a time.
+    code's file names, functions that it has from other files of the user's, and the files of those who called it. A
+    library counts as far as it was handed a function that gives a time.
 
     Args:
         frame: the caller's.
@@ -42,19 +43,38 @@ def asked_for(frame: FrameType | None, askers: Askers) -> frozenset[str]:
     if frame is None:
         return frozenset()
     if askers.is_users_own(frame, directly=True):
-        return handed | of_file(frame)
+        return handed | of_files(frame, askers)
     is_handed = handed and not handed & _named(frame.f_code.co_names)
     return handed if is_handed and askers.is_for_user(frame) else frozenset()
 
 
-def of_file(frame: FrameType) -> frozenset[str]:
-    """Of which times code, and the functions of the file that has it, speak. No file is opened for that."""
-    file = frame.f_code.co_filename
-    known = file, len(frame.f_globals)
+def of_files(frame: FrameType | None, askers: Askers) -> frozenset[str]:
+    """Of which times the user's own code that runs in a frame, and whoever called it, may speak.
+
+    Args:
+        frame: the caller's.
+        askers: tell whose code it is.
+    """
+    found: frozenset[str] = frozenset()
+    while frame is not None and askers.is_users_own(frame, directly=True):
+        found |= _of_file(frame)
+        frame = frame.f_back
+    return found
+
+
+def _of_file(frame: FrameType) -> frozenset[str]:
+    """Of which times code speaks, and the functions of the file that has it or gets them. No file is opened for it."""
+    known = frame.f_code.co_filename, len(frame.f_globals)
     if known not in _OF_FILES:
-        codes = [one for one in _functions(list(frame.f_globals.values())) if one.co_filename == file]
-        _OF_FILES[known] = frozenset().union(*map(_within, codes))
+        values = list(frame.f_globals.values())
+        inner = [one for module in values if type(module) is ModuleType for one in list(vars(module).values())]
+        _OF_FILES[known] = frozenset().union(*map(_within, _own([*values, *inner])))
     return _within(frame.f_code) | _OF_FILES[known]
+
+
+def _own(values: Iterable[Any]) -> Iterator[CodeType]:
+    """The codes of functions that are no library's."""
+    return (code for code in _functions(values) if not is_of_library(code.co_filename))
 
 
 _OF_FILES: dict[tuple[str, int], frozenset[str]] = {}

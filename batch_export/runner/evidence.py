@@ -15,6 +15,7 @@ from batch_export.plan.matrix import PlannedCell
 from batch_export.runner.asked_about import earlier_packages, in_added_folders, parts_in_added_folders
 from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.loaded import LoadedFiles, file_of
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
@@ -54,11 +55,11 @@ class Evidence:
     def __init__(self, roots: Sequence[Path], ignored: Sequence[Path], preloaded: Preloaded, layer: str = "") -> None:
         self._layer = layer
         self._roots = tuple(roots)
-        askers = Askers(preloaded.tops())
-        self._files = LoadedFiles(roots, ignored, preloaded.files, askers)
+        self._askers, self._notes = Askers(preloaded.tops()), ForkedNotes()
+        self._files = LoadedFiles(roots, ignored, preloaded.files, self._askers, self._notes)
         self._packages = UsedPackages(preloaded, ImportNames(imports_memo(ignored[0])))
-        self._variables = ReadVariables(askers, preloaded.environment, preloaded.variables)
-        self._distributions = AskedDistributions(askers)
+        self._variables = ReadVariables(self._askers, preloaded.environment, preloaded.variables, self._notes)
+        self._distributions = AskedDistributions(self._askers, self._notes)
 
     def watch(self, channel: socket.socket | None) -> None:
         """Starts watching, before anything of the model's is imported.
@@ -67,12 +68,15 @@ class Evidence:
             channel: leads to the process that hears what the kernel says; None: there is none.
         """
         search_path.keep()
+        self._notes.open()
+        self._askers.watch()
         self._variables.watch()
         self._distributions.watch()
         self._files.watch(channel)
 
     def of_step(self, cell: PlannedCell, *, failed: bool = False) -> Seen:
         """Returns what a step that ran the cell's model has used, together with the steps before it."""
+        self._notes.gather()
         targets = [cell.model.target]
         if cell.exporter.target != CORE_EXPORTER_TARGET:
             targets.append(cell.exporter.target)

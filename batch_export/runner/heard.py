@@ -16,16 +16,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from batch_export.runner.asked_times import asked_for, of_file
+from batch_export.runner.asked_times import asked_for, of_files
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.asked import ALTERED, CHANGED
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
-_QUESTIONS = ("stat", "lstat", "access", "readlink")
+_QUESTIONS = ("stat", "fstat", "lstat", "access", "readlink")
 """Functions of `os` by which code asks about one path; those of `os.path` and `pathlib` call them."""
 _SUPPORTED = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)
 """What tells which functions take which arguments."""
@@ -36,6 +37,7 @@ class Heard:
 
     Args:
         askers: tell who asks.
+        notes: what processes that this one forks hear; None: they are not heard.
 
     Attributes:
         listed: the folders whose listings count.
@@ -51,17 +53,18 @@ class Heard:
         opened: what a library opened so.
     """
 
-    def __init__(self, askers: Askers) -> None:
-        self.listed: set[str] = set()
-        self.looked_into: set[str] = set()
+    def __init__(self, askers: Askers, notes: ForkedNotes | None = None) -> None:
+        notes = notes or ForkedNotes()
+        self.listed: set[str] = notes.shared("listed")
+        self.looked_into: set[str] = notes.shared("looked into")
         self.listings: Counter[str] = Counter()
         self.entries: dict[str, frozenset[str]] = {}
         self.removed: set[str] = set()
-        self.looked_for: set[str] = set()
-        self.missed: set[str] = set()
-        self.timed: dict[str, set[str]] = {CHANGED: set(), ALTERED: set()}
-        self.for_user: set[str] = set()
-        self.opened: set[str] = set()
+        self.looked_for: set[str] = notes.shared("looked for")
+        self.missed: set[str] = notes.shared("missed")
+        self.timed: dict[str, set[str]] = {what: notes.shared(what) for what in (CHANGED, ALTERED)}
+        self.for_user: set[str] = notes.shared("for the user")
+        self.opened: set[str] = notes.shared("opened for the user")
         self._askers = askers
         self._listing = threading.local()
 
@@ -92,12 +95,12 @@ class Heard:
             try:
                 self.entries[name] = frozenset(os.listdir(name))
             except OSError:  # as whoever lists it will hear
-                pass
+                self._note(name, frame, self.for_user)
             finally:
                 self._listing.is_ours = False
         # Entries have a `stat` of their own, of which nobody tells.
         if event == "os.scandir" and self._askers.is_users_own(frame, directly=True):
-            for what in of_file(frame):
+            for what in of_files(frame, self._askers):
                 self.timed[what].update(os.path.join(name, one) for one in self.entries.get(name, ()))
 
     def _hear_removal(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -113,6 +116,10 @@ class Heard:
         @functools.wraps(ask)
         def noted(path: Any, *rest: Any, **named: Any) -> Any:
             frame = sys._getframe(1)
+            if isinstance(path, int):  # an open file, whose opening was heard
+                for what in asked_for(frame, self._askers):
+                    self.timed[what].update(filter(None, [_path_of(path)]))
+                return ask(path, *rest, **named)
             self._note(path, frame, self.for_user)
             if isinstance(path, str | bytes | os.PathLike):
                 for what in asked_for(frame, self._askers):
@@ -129,9 +136,30 @@ class Heard:
             return
         name = absolute(path)
         (self.looked_for if is_own else by_library).add(name)
-        is_in_package = any(folder in name for folder in PLACES_OF_PACKAGES)
-        if is_in_package and not _is_there(name) and (is_own or self._askers.is_called_by_user(frame)):
+        package = _package_of(name)
+        if package is None or _is_there(name):
+            return
+        of_others = not self._askers.is_of_toolchain(package)  # which looks for much beside its own modules
+        if is_own or self._askers.is_called_by_user(frame, by_toolchain=of_others):
             self.missed.add(name)
+
+
+def _package_of(path: str) -> str | None:
+    """The top-level name below the folder of installed packages that a path is in; None where it is in none."""
+    for folder in PLACES_OF_PACKAGES:
+        _, found, rest = path.partition(folder)
+        if found:
+            return rest.partition(os.sep)[0].partition(".")[0]
+    return None
+
+
+def _path_of(handle: int) -> str:
+    """The path of an open file; empty where it has none."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+    except OSError:
+        return ""
+    return path if os.path.isabs(path) else ""
 
 
 def _is_there(path: str, ask: Callable[[str], object] = os.lstat) -> bool:

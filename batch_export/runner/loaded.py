@@ -28,6 +28,7 @@ from batch_export.runner.asked_about import (
 from batch_export.runner.asked_times import orders
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.heard import Heard, absolute
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import is_temporary, left_behind
@@ -67,6 +68,7 @@ class LoadedFiles:
         ignored: folders that are not sources: the store, then others such as the run's own folder.
         installed: files known to be of installed packages, see `installed_modules`.
         askers: tell whose listings of folders count.
+        notes: what processes that this one forks hear; None: they are not heard.
     """
 
     def __init__(
@@ -75,13 +77,14 @@ class LoadedFiles:
         ignored: Sequence[Path],
         installed: Collection[str] = (),
         askers: Askers | None = None,
+        notes: ForkedNotes | None = None,
     ) -> None:
         self._roots = tuple(root for root in roots if len(root.parts) > 1)
         self._avoided = tuple(ignored[:1])
         self._names = Names(self._roots, ignored)
         self._notes = Notes(self._names.is_ignored)
         self._askers = askers or Askers(())
-        self.missing = MissingModules(self._askers)
+        self.missing = MissingModules(self._askers, notes)
         """The modules that were looked for in vain."""
         self._asked: dict[tuple[str, How], str] = {}
         self._sought: Collection[str] = ()
@@ -89,7 +92,7 @@ class LoadedFiles:
         self._opened_last: Mapping[str, Opened] = {}
         self._used: set[str] = set()
         """What is recorded, without links."""
-        self._heard = Heard(self._askers)
+        self._heard = Heard(self._askers, notes)
         self._installed = set(installed)
         self._nameless: set[str] = set()
         """Files that no result names, such as our own."""

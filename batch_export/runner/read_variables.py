@@ -10,6 +10,7 @@ path counts.
 
 from __future__ import annotations
 
+import dis
 import functools
 import importlib
 import mmap
@@ -24,6 +25,7 @@ from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
+from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.system_folders import is_environment
 from batch_export.sources import pythons_variables
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, is_of_session, never_counts, variable_digest
@@ -35,14 +37,31 @@ _WHERE_TEXTS_ARE_KEPT, _STARTS_PROGRAMS = "posix", "_posixsubprocess"
 _ENVIRONMENT_OF_A_PROGRAM = 5
 """Where it stands among the arguments of `fork_exec`."""
 _OF_ENVIRON = frozenset({"os", "_collections_abc", "collections.abc"})
+_EXPANDING = frozenset({"posixpath", "ntpath"})
+_BY_NAME = frozenset({"get", "getenv", "getenvb", "setdefault", "pop", "__contains__", "expandvars", "expandvarsb"})
+"""Functions that read one variable; others of those modules go through all of them."""
+_SUBSCRIPTS = frozenset(
+    dis.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_OP", "DELETE_SUBSCR") if name in dis.opmap
+)
+_COMPARING = "hydra"
+"""Its `instantiate` compares all variables before and after a call."""
 _OF_PATHLIB = (Path.cwd.__func__.__code__,)  # type: ignore[attr-defined]  # a class method's
 
 
-def _reader(frame: FrameType | None) -> FrameType | None:
-    """The code that reads a variable by its name: methods of `os.environ` are in other modules (`get`), too."""
-    while frame is not None and frame.f_globals.get("__name__") in _OF_ENVIRON:
+def _reader(frame: FrameType | None) -> tuple[FrameType | None, bool]:
+    """The code that reads a variable, and whether it does so by its name, not since it goes through all of them.
+
+    Methods of `os.environ` are in other modules (`get`), too, and so is what finds names in texts.
+    """
+    by_name = frame is None or frame.f_code.co_code[frame.f_lasti] in _SUBSCRIPTS
+    while frame is not None and frame.f_globals.get("__name__") in _OF_ENVIRON | _EXPANDING:
+        by_name = frame.f_code.co_name in _BY_NAME or (by_name and frame.f_globals.get("__name__") in _EXPANDING)
         frame = frame.f_back
-    return frame
+    return frame, by_name
+
+
+def _top_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 class ReadVariables:
@@ -52,13 +71,20 @@ class ReadVariables:
         askers: tell whose reads count.
         at_start: the environment as it was when the process that forked this one started.
         before: what that process' libraries have read.
+        notes: what processes that this one forks hear; None: they are not heard.
     """
 
-    def __init__(self, askers: Askers, at_start: Mapping[str, str], before: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        askers: Askers,
+        at_start: Mapping[str, str],
+        before: Collection[str] = (),
+        notes: ForkedNotes | None = None,
+    ) -> None:
         self._askers = askers
         self._at_start = at_start
         self._folder = os.curdir
-        self._read: set[str] = set()
+        self._read: set[str] = (notes or ForkedNotes()).shared("variables")
         self._by_libraries = set(before)
         self._process = os.getpid()
         self._forked = {name: mmap.mmap(-1, 1) for name in (ALL_VARIABLES, CURRENT_FOLDER)}
@@ -127,11 +153,13 @@ class ReadVariables:
     def _note(self, name: str, above: int) -> None:
         if name in self._read or never_counts(name):
             return
+        reader, by_name = _reader(sys._getframe(above))
         if is_of_session(name):
-            if self._askers.is_users_own(_reader(sys._getframe(above)), directly=True):
+            if by_name and self._askers.is_users_own(reader, directly=True):
                 self._add(name)
             return
-        if ALL_VARIABLES in self._read:
+        is_compared = not by_name and reader is not None and _top_of(reader) == _COMPARING
+        if ALL_VARIABLES in self._read or is_compared:
             return
         if self._askers.count(sys._getframe(above)):
             self._add(name)

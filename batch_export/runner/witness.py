@@ -261,8 +261,9 @@ class Witness:
     def _list(self, path: str, task: int) -> None:
         process = _process_of(task)
         self._notes.list(path, process)
-        if os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy")):
-            self._interpreters.add(process)
+        is_python = os.path.basename(os.readlink(f"/proc/{process}/exe")).startswith(("python", "pypy"))
+        if is_python and (process == self._child or _words_of(process) != _words_of(self._child)):
+            self._interpreters.add(process)  # one that was only forked tells what it looks for
 
 
 def _text(memory: int, address: int) -> str:
@@ -284,6 +285,12 @@ def _process_of(task: int) -> int:
     """The process that a thread belongs to."""
     with open(f"/proc/{task}/status", encoding="utf-8") as stream:
         return next((int(line.split()[1]) for line in stream if line.startswith("Tgid:")), task)
+
+
+def _words_of(process: int) -> bytes:
+    """What a process was started with, as long as it executes nothing else."""
+    with open(f"/proc/{process}/cmdline", "rb") as stream:
+        return stream.read()
 
 
 def _signed(word: int) -> int:

@@ -27,7 +27,7 @@ from batch_export.collections.small_models.importing import declare_operators
 from batch_export.errors import BatchExportError, CaptureError, LibraryMissingError, ModelError
 from batch_export.sources.places import resolve_target
 from batch_export.spec import InputSpec, ModelSpec
-from batch_export.stages import nested_arguments
+from batch_export.stages import for_config, nested_arguments
 from batch_export.stages.builder_arguments import BY_KEYWORD, fitting_arguments
 from batch_export.stages.cache_inputs import class_named, take_caches
 from batch_export.stages.input_values import drawn
@@ -80,7 +80,8 @@ def made_by(spec: ModelSpec, builder: Any) -> Any:
     random.seed(spec.seed)
     numpy.random.seed(spec.seed % 2**32)
     try:
-        return _as_module(builder(**nested_arguments.made(spec.name, arguments, functools.partial(_found, spec))))
+        made = nested_arguments.made(spec.name, arguments, functools.partial(_found, spec))
+        return _as_module(for_config.called(builder, **made))
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:
@@ -167,7 +168,7 @@ def _found(spec: ModelSpec, target: str) -> Any:
     """What a dotted name of the config stands for; it can be called."""
     module_name, attribute = resolve_target(target)
     try:
-        module = importlib.import_module(module_name)
+        module = for_config.imported(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         owner = _class_in_module(module_name)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batch_export.errors import BatchExportError, ModelError
+from batch_export.stages import for_config
 from batch_export.words import class_and_line
 
 TARGET, RECURSIVE = "_target_", "_recursive_"
@@ -49,9 +50,14 @@ def _made(name: str, where: str, value: Any, find: Callable[[str], Any]) -> Any:
         if word in inner:
             raise ModelError(f"model {name!r}: {where!r} has the word {word!r} of Hydra's, which is not read here")
     target, positional, is_partial = inner.pop(TARGET), inner.pop(_ARGUMENTS, ()), inner.pop(_PARTIAL, False)
-    call = find(target)
     try:
-        return functools.partial(call, *positional, **inner) if is_partial else call(*positional, **inner)
+        call = find(target)
+    except ModelError as error:
+        raise ModelError(f"{error} (it is to make the argument {where!r})") from error
+    try:
+        if is_partial:
+            return functools.partial(call, *positional, **inner)
+        return for_config.called(call, *positional, **inner)
     except (BatchExportError, MemoryError):
         raise
     except Exception as error:

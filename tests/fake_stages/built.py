@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
+from typing import Any
 
 from batch_export.sources.places import resolve_target
+from batch_export.stages import for_config, nested_arguments
 from batch_export.stages.output import StageOutput
 from fake_stages.bench import Workbench
 
 
+def _found(target: str) -> Any:
+    """What a dotted name stands for; what gives None where its module is not there."""
+    module, name = resolve_target(target)
+    try:
+        return getattr(for_config.imported(module), name)
+    except ModuleNotFoundError:
+        return lambda: None
+
+
 def execute(bench: Workbench) -> StageOutput:
-    module, name = resolve_target(bench.model.target)
-    text = getattr(importlib.import_module(module), name)(**bench.model.arguments)
+    arguments = nested_arguments.made(bench.model.name, bench.model.arguments, _found)
+    text = for_config.called(_found(bench.model.target), **arguments)
     path = bench.scratch / "reference"
     path.write_text(f"{bench.model.name}: {text}")
     cases = [{"sizes": {"batch": 2}, "example": True, "rejected": "", "noise": [0.0]}]
