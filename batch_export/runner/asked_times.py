@@ -67,7 +67,9 @@ def _of_file(frame: FrameType) -> frozenset[str]:
     known = frame.f_code.co_filename, len(frame.f_globals)
     if known not in _OF_FILES:
         values = list(frame.f_globals.values())
-        inner = [one for module in values if type(module) is ModuleType for one in list(vars(module).values())]
+        modules = [vars(one) for one in values if type(one) is ModuleType]
+        own = [one for one in modules if not is_of_library(str(one.get("__file__") or os.__file__))]
+        inner = [value for one in own for value in list(one.values())]
         _OF_FILES[known] = frozenset().union(*map(_within, _own([*values, *inner])))
     return _within(frame.f_code) | _OF_FILES[known]
 

@@ -28,6 +28,7 @@ _LISTINGS = ("os.listdir", "os.scandir")
 _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
 _QUESTIONS = ("stat", "fstat", "lstat", "access", "readlink")
 """Functions of `os` by which code asks about one path; those of `os.path` and `pathlib` call them."""
+_METADATA = (".dist-info", ".egg-info")
 _SUPPORTED = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)
 """What tells which functions take which arguments."""
 
@@ -139,7 +140,8 @@ class Heard:
         package = _package_of(name)
         if package is None or _is_there(name):
             return
-        of_others = not self._askers.is_of_toolchain(package)  # which looks for much beside its own modules
+        # The toolchain looks for much beside its own modules, and in metadata.
+        of_others = not package.endswith(_METADATA) and not self._askers.is_of_toolchain(package)
         if is_own or self._askers.is_called_by_user(frame, by_toolchain=of_others):
             self.missed.add(name)
 
@@ -149,7 +151,7 @@ def _package_of(path: str) -> str | None:
     for folder in PLACES_OF_PACKAGES:
         _, found, rest = path.partition(folder)
         if found:
-            return rest.partition(os.sep)[0].partition(".")[0]
+            return rest.partition(os.sep)[0]
     return None
 
 
