@@ -9,6 +9,7 @@ import ctypes
 import glob
 import importlib
 import importlib.util
+import multiprocessing
 import os
 import pkgutil
 import py_compile
@@ -290,6 +291,20 @@ def _files(path: Path) -> list[Path]:
     return [path / "a", path / "b"]
 
 
+def _by_a_process_pool(function: Callable[..., Any], path: Path) -> Any:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(function, [path])[0]
+
+
+class Disk:
+    """Holds a function of C's, which is no method for that."""
+
+    status = os.stat
+
+
+KEYS = {"newest": lambda entry: entry.stat().st_mtime}
+
+
 def _later(path: Path) -> list[str]:
     return [f"{path.name}_later"]
 
@@ -362,6 +377,10 @@ ASKERS: dict[str, Asker] = {
         _module, lambda path: [*filter(None, _by_a_pool(importlib.util.find_spec, _later)(path))] != []
     ),
     "variable_by_a_pool": Asker(_variable, _by_a_pool(os.environ.get, lambda path: [f"ASKED_{path.name}"])),
+    "status_by_a_process_pool": Asker(_grows, lambda path: _by_a_process_pool(os.stat, path).st_size),
+    "status_by_a_class": Asker(_grows, lambda path: Disk().status(path).st_size),
+    "status_by_name": Asker(_appears, lambda path: os.access(path=path, mode=os.R_OK)),
+    "order_by_a_key_in_a_dict": Asker(_newer, lambda path: max(os.scandir(path), key=KEYS["newest"]).name),
     "import_in_a_fork": Asker(_module, _in_a_fork(_import)),
     "listed_outside_in_vain": Asker(_outside_appears, lambda path: glob.glob(f"{_outside(path)}/*")),
     "only_its_time": Asker(_same_size, os.path.getsize, counts=False),

@@ -231,3 +231,46 @@ def test_what_is_set_stays_where_no_round_is(write: Callable[[torch.Tensor, torc
         expected = Setting(write)(x.clone())
         for one, other in zip(program(x.clone()), expected, strict=False):
             torch.testing.assert_close(one, other)
+
+
+class Listed(torch.nn.Module):
+    """The places are gone over as Python's numbers."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind = kind
+        self.router = torch.nn.Linear(8, 4)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        mixed = torch.zeros_like(x)
+        mask = torch.nn.functional.one_hot(chosen, 4).permute(2, 1, 0)
+        hit = (mask.sum((-1, -2)) > 0).nonzero()
+        if self.kind == "rows":
+            for (expert,) in hit.tolist():
+                rank, token = torch.where(mask[expert])
+                mixed.index_add_(0, token, self.experts[expert](x[token]) * weights[token, rank, None])
+        elif self.kind == "numbers":
+            for expert in hit.squeeze(-1).cpu().tolist():
+                rank, token = torch.where(mask[expert])
+                mixed[token] += self.experts[expert](x[token]) * weights[token, rank, None] * (expert + 1)
+        elif self.kind == "sum":
+            total = 0
+            for expert in hit.flatten().tolist():
+                total += expert
+            mixed = mixed + total
+        return mixed
+
+
+@pytest.mark.parametrize("kind", ["rows", "numbers"])
+def test_lists_of_places_are_gone_over_alike(kind: str) -> None:
+    torch.manual_seed(1)
+    others = [(torch.randn(size, 8),) for size in (2, 3, 5, 9)] + [(-torch.ones(3, 8),), (torch.zeros(3, 8),)]
+    export_and_compare(Listed(kind), (torch.randn(3, 8),), *others, dynamic_shapes=({0: "tokens"},))
+
+
+def test_a_sum_over_a_list_of_places_is_refused_with_its_line() -> None:
+    with pytest.raises(CaptureError, match=r"data-dependent decision.*test_exporter_hit_loops\.py:\d+"):
+        export(Listed("sum"), (torch.randn(3, 8),))

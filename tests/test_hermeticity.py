@@ -162,6 +162,12 @@ SOURCES = {
         "    return os.read(reading, 9)\n"
     ),
     "mine/copied.py": "import os\ndef build(): return (dict(os.environ), {**os.environ})[0]['HOME']\n",
+    "mine/formatted.py": "import os\ndef build(): return '{SSH_TTY}'.format_map(os.environ)\n",
+    "mine/pooled.py": (
+        "import os\nfrom concurrent.futures import ThreadPoolExecutor\n"
+        "def build():\n"
+        "    with ThreadPoolExecutor(1) as pool: return list(pool.map(os.environ.get, ['SSH_TTY']))\n"
+    ),
     "mine/expanded.py": "import os\ndef build(): return os.path.expandvars('at $SSH_TTY')\n",
     "mine/bystander.py": "import os\nimport libnone\ndef build(): return os.getenv('HOME')\n",
 }
@@ -337,7 +343,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     monkeypatch.setenv(VARIABLE, "one secret")
     monkeypatch.setenv("HERMETIC_ODD", "\udcff")
     monkeypatch.setenv("LIBHUB_HOME", str(outside))
-    monkeypatch.setenv("EDITOR", "one")
+    for name in ("EDITOR", "SSH_TTY"):
+        monkeypatch.setenv(name, "one")
     assert made.ran() == set(models)
     yield made
     monkeypatch.undo()
@@ -536,7 +543,7 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
         lambda p: p.monkeypatch.setenv("HERMETIC_NESTED", "1"),
     ),
     "a variable of the session, in a text": (
-        {"expanded"},
+        {"expanded", "formatted", "pooled"},
         "environment variable SSH_TTY has another value",
         lambda p: p.monkeypatch.setenv("SSH_TTY", "another"),
     ),

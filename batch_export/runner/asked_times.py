@@ -10,6 +10,8 @@ import functools
 import inspect
 import itertools
 import os
+import re
+import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
@@ -29,8 +31,8 @@ def asked_for(frame: FrameType | None, askers: Askers) -> frozenset[str]:
     """What the user's own code may learn of a file's times by a call: `CHANGED`, `ALTERED`, both or nothing.
 
     Whoever asks for a file's status by one function may compare its times in another one, so that all counts that the
-    code's file names, functions that it has from other files of the user's, and the files of those who called it. A
-    library counts as far as it was handed a function that gives a time.
+    code's file names, functions that it has from other files and modules of the user's that it names, and the files of
+    those who called it. A library counts as far as it was handed a function that gives a time.
 
     Args:
         frame: the caller's.
@@ -63,24 +65,37 @@ def of_files(frame: FrameType | None, askers: Askers) -> frozenset[str]:
 
 
 def _of_file(frame: FrameType) -> frozenset[str]:
-    """Of which times code speaks, and the functions of the file that has it or gets them. No file is opened for it."""
-    known = frame.f_code.co_filename, len(frame.f_globals)
+    """Of which times code speaks, the file that has it, functions that it gets, and modules of the user's it names."""
+    file = frame.f_code.co_filename
+    known = file, len(frame.f_globals), len(sys.modules)
     if known not in _OF_FILES:
-        values = list(frame.f_globals.values())
-        modules = [vars(one) for one in values if type(one) is ModuleType]
-        own = [one for one in modules if not is_of_library(str(one.get("__file__") or os.__file__))]
-        inner = [value for one in own for value in list(one.values())]
-        _OF_FILES[known] = frozenset().union(*map(_within, _own([*values, *inner])))
+        functions = (code for code in _functions(list(frame.f_globals.values())) if not is_of_library(code.co_filename))
+        named = {path for name, path in _own_modules() if name.rpartition(".")[2] in _words_of(file)}
+        words = frozenset().union(*map(_words_of, {file, *named}))
+        _OF_FILES[known] = _named(words).union(*map(_within, functions))
     return _within(frame.f_code) | _OF_FILES[known]
 
 
-def _own(values: Iterable[Any]) -> Iterator[CodeType]:
-    """The codes of functions that are no library's."""
-    return (code for code in _functions(values) if not is_of_library(code.co_filename))
+def _own_modules() -> Iterator[tuple[str, str]]:
+    """The modules so far that are no library's, and their files."""
+    for name, module in list(sys.modules.items()):
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        if isinstance(path, str) and not is_of_library(path):
+            yield name, path
 
 
-_OF_FILES: dict[tuple[str, int], frozenset[str]] = {}
-"""What functions speak of, by their file and how many names their module has by then."""
+@functools.cache
+def _words_of(file: str) -> frozenset[str]:
+    """The names in a module's text, which is read once more for that; of other code there are none."""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as stream:
+            return frozenset(re.findall(r"\w+", stream.read()))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+_OF_FILES: dict[tuple[str, int, int], frozenset[str]] = {}
+"""What functions speak of, by their file, how many names their module has by then, and how many modules there are."""
 
 
 def orders(paths: Iterable[str], what: str) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,9 @@ _STANDARD_LIBRARY = (
 )
 _BACKPORTS = frozenset({"importlib_metadata"})
 """Installed packages that are a later version of a module of the standard library."""
-_LOOKING_FOR_MODULES = frozenset({"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect"})
+_LOOKING_FOR_MODULES = frozenset(
+    {"importlib", "_frozen_importlib", "_frozen_importlib_external", "inspect", *_BACKPORTS}
+)
 _IMPORTING = frozenset({"<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"})
 """The files of the code that executes a module."""
 _READING = "get_data"

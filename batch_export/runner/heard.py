@@ -20,6 +20,7 @@ from batch_export.runner.asked_times import asked_for, of_files
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.forked_notes import ForkedNotes
+from batch_export.runner.functions_of_os import ToldFunction
 from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.asked import ALTERED, CHANGED
@@ -113,21 +114,21 @@ class Heard:
     def _hear_opening(self, _: str, arguments: tuple[Any, ...]) -> None:
         self._note(arguments[0], sys._getframe(2), self.opened)
 
-    def _noting(self, ask: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(ask)
-        def noted(path: Any, *rest: Any, **named: Any) -> Any:
-            frame = sys._getframe(1)
+    def _noting(self, ask: Callable[..., Any]) -> ToldFunction:
+        def noted(*args: Any, **named: Any) -> Any:
+            frame = sys._getframe(2)
+            path = args[0] if args else named.get("path", named.get("fd"))
             if isinstance(path, int):  # an open file, whose opening was heard
                 for what in asked_for(frame, self._askers):
                     self.timed[what].update(filter(None, [_path_of(path)]))
-                return ask(path, *rest, **named)
+                return ask(*args, **named)
             self._note(path, frame, self.for_user)
             if isinstance(path, str | bytes | os.PathLike):
                 for what in asked_for(frame, self._askers):
                     self.timed[what].add(absolute(path))
-            return ask(path, *rest, **named)
+            return ask(*args, **named)
 
-        return noted
+        return ToldFunction(ask, noted)
 
     def _note(self, path: object, frame: FrameType | None, by_library: set[str]) -> None:
         if not isinstance(path, str | bytes | os.PathLike):

@@ -10,7 +10,6 @@ path counts.
 
 from __future__ import annotations
 
-import dis
 import functools
 import importlib
 import mmap
@@ -26,6 +25,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.forked_notes import ForkedNotes
+from batch_export.runner.functions_of_os import ToldFunction
 from batch_export.runner.system_folders import is_environment
 from batch_export.sources import pythons_variables
 from batch_export.sources.recorded import ALL_VARIABLES, CURRENT_FOLDER, is_of_session, never_counts, variable_digest
@@ -40,9 +40,7 @@ _OF_ENVIRON = frozenset({"os", "_collections_abc", "collections.abc"})
 _EXPANDING = frozenset({"posixpath", "ntpath"})
 _BY_NAME = frozenset({"get", "getenv", "getenvb", "setdefault", "pop", "__contains__", "expandvars", "expandvarsb"})
 """Functions that read one variable; others of those modules go through all of them."""
-_SUBSCRIPTS = frozenset(
-    dis.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_OP", "DELETE_SUBSCR") if name in dis.opmap
-)
+_POOLS = ("concurrent.futures", "multiprocessing.pool")
 _COMPARING = "hydra"
 """Its `instantiate` compares all variables before and after a call."""
 _OF_PATHLIB = (Path.cwd.__func__.__code__,)  # type: ignore[attr-defined]  # a class method's
@@ -53,11 +51,16 @@ def _reader(frame: FrameType | None) -> tuple[FrameType | None, bool]:
 
     Methods of `os.environ` are in other modules (`get`), too, and so is what finds names in texts.
     """
-    by_name = frame is None or frame.f_code.co_code[frame.f_lasti] in _SUBSCRIPTS
+    by_name = True
     while frame is not None and frame.f_globals.get("__name__") in _OF_ENVIRON | _EXPANDING:
         by_name = frame.f_code.co_name in _BY_NAME or (by_name and frame.f_globals.get("__name__") in _EXPANDING)
         frame = frame.f_back
     return frame, by_name
+
+
+def _is_of_pool(frame: FrameType | None) -> bool:
+    """Whether Python's own code of pools calls a function that it was given."""
+    return frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_POOLS)
 
 
 def _top_of(frame: FrameType) -> str:
@@ -87,6 +90,8 @@ class ReadVariables:
         self._read: set[str] = (notes or ForkedNotes()).shared("variables")
         self._by_libraries = set(before)
         self._process = os.getpid()
+        self._going: tuple[int, int] | None = None
+        """Where all names were gone through last: a frame, and the place in its code."""
         self._forked = {name: mmap.mmap(-1, 1) for name in (ALL_VARIABLES, CURRENT_FOLDER)}
         """What processes have read that this one forked: a byte each, in memory that they share."""
 
@@ -96,7 +101,8 @@ class ReadVariables:
         self._process = os.getpid()
         watch_reads(self._note_read)
         listen(("os.system", "os.exec", "subprocess.Popen", "ctypes.dlsym"), self._hear)
-        os.getcwd, os.getcwdb = self._watched(os.getcwd), self._watched(os.getcwdb)
+        for name in ("getcwd", "getcwdb"):
+            setattr(os, name, self._watched(getattr(os, name)))
         if os.name == "posix":
             self._watch_the_text_of_all()
             self._watch_other_pythons()
@@ -129,17 +135,16 @@ class ReadVariables:
 
         vars(module)["fork_exec"] = started
 
-    def _watched(self, getcwd: Callable[[], AnyStr]) -> Callable[[], AnyStr]:
-        @functools.wraps(getcwd)
+    def _watched(self, getcwd: Callable[[], AnyStr]) -> ToldFunction:
         def watched() -> AnyStr:
-            caller = sys._getframe(1)
+            caller = sys._getframe(2)
             if caller.f_back is not None and caller.f_code in _OF_PATHLIB:
                 caller = caller.f_back
             if CURRENT_FOLDER not in self._read and self._askers.is_users_own(caller, directly=True):
                 self._add(CURRENT_FOLDER)
             return getcwd()
 
-        return watched
+        return ToldFunction(getcwd, watched)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         inherited = event == "os.system" or (event == "subprocess.Popen" and arguments[3] is None)
@@ -151,11 +156,15 @@ class ReadVariables:
         self._note(name, above=3)
 
     def _note(self, name: str, above: int) -> None:
+        reader, by_name = _reader(sys._getframe(above))
+        place = None if reader is None else (id(reader), reader.f_lasti)
+        if name == ALL_VARIABLES:
+            self._going = place
         if name in self._read or never_counts(name):
             return
-        reader, by_name = _reader(sys._getframe(above))
+        by_name = by_name and place != self._going  # what copies all of them reads each where it went through the names
         if is_of_session(name):
-            if by_name and self._askers.is_users_own(reader, directly=True):
+            if by_name and self._askers.is_users_own(reader, directly=not _is_of_pool(reader)):
                 self._add(name)
             return
         is_compared = not by_name and reader is not None and _top_of(reader) == _COMPARING

@@ -34,7 +34,7 @@ from batch_export.record import PROCESS_STAGES
 from batch_export.sources.closure import local_roots
 from batch_export.spec import CORE_EXPORTER_TARGET
 from batch_export.stages import capture as capture_stage
-from batch_export.stages import plugin
+from batch_export.stages import for_config, plugin
 from batch_export.stages.failures import failure_from
 from batch_export.stages.follow_up_request import Answer, Request, refusal_file
 from batch_export.stages.output import StageOutput
@@ -217,7 +217,7 @@ class _FollowUp:
         captured, sizes, variant = self._bench.captured, self._case.sizes, self._case.variant
         values = EagerValues(captured.program, (), self._kwargs)
         with torch.no_grad():
-            expected = pytree.tree_leaves(self._bench.module(**self._bench.inputs(sizes, variant)))
+            expected = pytree.tree_leaves(for_config.called(self._bench.module, **self._bench.inputs(sizes, variant)))
         tensors = [leaf for leaf in expected if isinstance(leaf, torch.Tensor)]
         actual = values.compute(values.output_names)
         wrong = [

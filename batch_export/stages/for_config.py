@@ -1,5 +1,5 @@
-"""What a config names is imported and called here, and nothing else is done: what such a call asks for (a variable, a
-file, a version) is asked by the user, as if a line of his own code had called it.
+"""What a config names is imported and called here, and so is the model that comes of it, and nothing else is done: what
+such a call asks for (a variable, a file, a version) is asked by the user, as if a line of his own code had called it.
 
 Names and functions arrive, modules and what functions give leave.
 """
@@ -21,7 +21,7 @@ def imported(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def called(function: Callable[..., Any], *positional: Any, **named: Any) -> Any:
+def called(function: Callable[..., Any], /, *positional: Any, **named: Any) -> Any:
     """What the function gives.
 
     Raises:

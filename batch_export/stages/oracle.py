@@ -31,6 +31,7 @@ from batch_export.numbers.tolerances import default_tolerance
 from batch_export.numbers.values import Value, dtype_name, widened
 from batch_export.record import Failure
 from batch_export.runtime.tensor_file import TensorFile, TensorFileWriter
+from batch_export.stages import for_config
 from batch_export.stages.output import StageOutput
 from batch_export.stages.reference import Eager, to_value
 from batch_export.stages.workbench import Workbench
@@ -116,7 +117,7 @@ class Oracle:
             # What forward makes without a dtype (torch.zeros, arange of floats) has to be float64 as well.
             torch.set_default_dtype(torch.float64)
             with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-                returned = module(**pytree.tree_map(_wide, arguments))
+                returned = for_config.called(module, **pytree.tree_map(_wide, arguments))
             module.load_state_dict(self._state, strict=False)
         except Exception as error:  # whatever the model says: it does not allow float64
             self.note = f"the model does not run in float64: {class_and_line(error)}"[:300]

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import importlib
 import inspect
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,6 +30,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.plugin import Wanted
 from batch_export.record import Failure, Stage
 from batch_export.spec import ExporterSpec
+from batch_export.stages import for_config
 from batch_export.stages import model as model_room
 from batch_export.stages.exporter_arguments import require_known
 from batch_export.stages.failures import formatted, short_line
@@ -98,7 +98,7 @@ def _call(bench: Workbench, given: tuple[Any, ...], opset: int) -> tuple[Path, f
         _require_takes(bench.exporter, exporter, given, options)
         start = perf_counter()
         try:
-            exporter(*given, **options)
+            for_config.called(exporter, *given, **options)
         except (MemoryError, LibraryMissingError):
             raise
         except Exception as error:
@@ -132,7 +132,7 @@ def resolve(target: str) -> Callable[..., Any]:
     if not module_name:
         raise UsageError(f"exporter target {target!r} must be `package.module.function`")
     try:
-        found = getattr(importlib.import_module(module_name), name)
+        found = getattr(for_config.imported(module_name), name)
     except ModuleNotFoundError as error:
         if error.name and not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise LibraryMissingError(error.name, f"exporter {target}") from error

@@ -31,6 +31,7 @@ from batch_export.errors import ModelError
 from batch_export.numbers.compare import compare
 from batch_export.numbers.values import RawTensor, Value, dtype_name, raw_dtype
 from batch_export.runtime.tensor_file import TensorFileWriter
+from batch_export.stages import for_config
 from batch_export.stages.output import StageOutput
 from batch_export.stages.state import ModuleState, same
 from batch_export.stages.workbench import Workbench
@@ -183,7 +184,7 @@ class Eager:
         try:
             # Without the stance cond and scan are compiled anew for every size, and a compiled part is not eager.
             with torch.no_grad(), torch.compiler.set_stance("force_eager"), without_fast_paths():
-                outputs = self._outputs(self._bench.module(**arguments))
+                outputs = self._outputs(for_config.called(self._bench.module, **arguments))
             mutated = self._state.changed()
         finally:
             self._state.restore()

@@ -221,7 +221,10 @@ def _blamed(
     if failed:
         upstream = not only and _fails_of_other_numbers(files, program, case, wanted, allowed)
         return Finding(
-            "upstream" if upstream else "not running", only + _words(failed[0]), f"{where}: {_line(failed[0])}", index
+            "upstream" if upstream else "assumed" if exported.assumed else "not running",
+            only + _words(failed[0]),
+            f"{where}: {_line(failed[0])}",
+            index,
         )
     excuses = Excuses(program, exported, files, case.values)
     reasons: list[str] = []

@@ -1,4 +1,5 @@
-"""Python's loops over what is not zero (`for expert in counts.nonzero():`), captured as loops over every place.
+"""Python's loops over what is not zero (`for expert in counts.nonzero():`), or over a list of it, captured as loops
+over every place.
 
 Nothing arrives. Leaves: a context in which such a loop runs once for each element that may not be zero, and what its
 body writes to tensors is kept where the element is not zero. How often eager goes round is data; over which places it
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,6 +21,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -29,7 +33,12 @@ _MOST_PLACES = 256
 """The body is captured once for each place."""
 _FINDS = frozenset({torch.nonzero, Tensor.nonzero, torch.argwhere, Tensor.argwhere})
 _CONDITIONS = frozenset({torch.where})
-_FLATTENS = frozenset({torch.flatten, Tensor.flatten, torch.squeeze, Tensor.squeeze, Tensor.view, Tensor.reshape})
+_FLATTENS = frozenset(
+    (
+        *(torch.flatten, Tensor.flatten, torch.squeeze, Tensor.squeeze, Tensor.view, Tensor.reshape),
+        *(Tensor.cpu, Tensor.detach),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,9 @@ class _Found:
     as_rows: bool
 
 
+_HERE = __file__.rpartition(os.sep)[0] + os.sep
+_LISTED: tuple[Any, ...] = (Tensor, FunctionalTensor, FakeTensor)
+"""The kinds of tensors of which a capture's functions make lists."""
 Place = tuple[CodeType, int, int]
 """A place of a loop: the function's code, where in it the loop begins, and which of the elements."""
 
@@ -69,11 +81,12 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
         impossible: places that are left out. Gets the place at which a loop that has gone to others fails of an index
             or a key, of which eager's own would fail: no data that the model takes lead there.
 
-    NOTE: this replaces `Tensor.__iter__` while a model is captured.
+    NOTE: this replaces `Tensor.__iter__` and `tolist` while a model is captured.
     """
     seen = _Seen(frozenset(impossible))
     tensors: Any = Tensor
     own = tensors.__iter__
+    lists = [(kind, kind.tolist) for kind in _LISTED if "tolist" in vars(kind)]
 
     def iterated(self: Tensor) -> Iterator[Tensor]:
         found = seen.found.get(self) if seen.found else None
@@ -83,7 +96,18 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
             return own(self)  # type: ignore[no-any-return]
         return _each(_Loop(self, found, frame, carried, own, frame.f_lasti), seen)
 
+    def listing(own_list: Callable[[Tensor], list[Any]]) -> Callable[[Tensor], Any]:
+        def listed(self: Tensor) -> Any:
+            found = seen.found.get(self) if seen.found else None
+            if found is None or not loop_bodies.is_gone_over(_caller(sys._getframe(1))):
+                return own_list(self)
+            return _Numbers(self, found, lambda places: iter(own_list(places)), seen)
+
+        return listed
+
     tensors.__iter__ = iterated
+    for kind, own_list in lists:
+        kind.tolist = listing(own_list)
     try:
         with _Finding(seen):
             yield
@@ -94,6 +118,8 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
         raise
     finally:
         tensors.__iter__ = own
+        for kind, own_list in lists:
+            kind.tolist = own_list
     if seen.ended:
         raise seen.ended[0]
 
@@ -129,6 +155,13 @@ class _Finding(TorchFunctionMode):
             self._seen.found[result[0]] = _Found(of, as_rows=False)
 
 
+def _caller(frame: FrameType) -> FrameType:
+    """Who asked for a list: others replace `tolist` as well."""
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return frame
+
+
 def _is_countable(of: Tensor) -> bool:
     return all(type(size) is int for size in of.shape) and of.numel() <= _MOST_PLACES
 
@@ -141,11 +174,35 @@ class _Loop:
     found: _Found
     frame: FrameType
     carried: Collection[str]
-    own: Callable[[Tensor], Iterator[Tensor]]
+    own: Callable[[Tensor], Iterator[Any]]
     begins: int
+    as_numbers: bool = False
+
+    def place(self, index: Sequence[int], count: int) -> Any:
+        """What the loop's name stands for at a place, the so manyth of all."""
+        place = [*index] if self.found.as_rows else count
+        return place if self.as_numbers else torch.tensor(place)
 
 
-def _each(loop: _Loop, seen: _Seen) -> Iterator[Tensor]:
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """A list of places, which a loop is about to go over."""
+
+    places: Tensor
+    found: _Found
+    own: Callable[[Tensor], Iterator[Any]]
+    seen: _Seen
+
+    def __iter__(self) -> Iterator[Any]:
+        frame = sys._getframe(1)
+        carried = loop_bodies.carried_names(frame)
+        if carried is None:
+            return self.own(self.places)
+        loop = _Loop(self.places, self.found, frame, carried, self.own, frame.f_lasti, as_numbers=True)
+        return _each(loop, self.seen)
+
+
+def _each(loop: _Loop, seen: _Seen) -> Iterator[Any]:
     """Every place in turn; between two of them what the body wrote is taken back where the element is zero."""
     hits = loop.found.of.reshape(-1) != 0
     for place, index in enumerate(itertools.product(*map(range, loop.found.of.shape))):
@@ -156,7 +213,7 @@ def _each(loop: _Loop, seen: _Seen) -> Iterator[Tensor]:
         body = _OnlyIf(hits[place])
         try:
             with body:
-                yield torch.tensor(index if loop.found.as_rows else place)
+                yield loop.place(index, place)
         except GeneratorExit:
             try:
                 loop.own(loop.places)

@@ -6,7 +6,9 @@ torch (2.13) forgets the values of constants of more than one element, and then 
 
 torch keeps such values twice. Those of fake tensors are dropped when something is written to the tensor or to a view of
 it; those of the tracer are not when it is a view (`g = torch.tensor([3]); g[0] = x.sum(); int(g[0])` is 3 for ever), so
-that the tracer keeps none here. May go when torch knows constants of any size, and drops them all.
+that the tracer keeps none here. And it takes memory that nobody has written to yet for the values of a constant: the
+shape of a result may be worked out by `new_empty` of an argument (`torch.embedding`, by that of its table), so that it
+would have such values. May go when torch knows constants of any size, and none of these.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -26,17 +29,40 @@ MOST_ELEMENTS = 4096
 
 _LIMIT = "CONSTANT_NUMEL_LIMIT"
 _LIMITS = ((fake_tensor, MOST_ELEMENTS), (proxy_tensor, 0))
+_ATEN = torch.ops.aten
+_UNWRITTEN = frozenset(
+    overload
+    for packet in (_ATEN.new_empty, _ATEN.new_empty_strided, _ATEN.empty_like, _ATEN.resize)
+    for overload in (getattr(packet, name) for name in packet.overloads())
+)
+"""What makes tensors without values of another one."""
 
 
 @contextlib.contextmanager
 def known_constants() -> Iterator[None]:
-    """While open, torch's captures remember the values of constants of up to `MOST_ELEMENTS` elements."""
+    """While open, torch's captures remember the values of constants of up to `MOST_ELEMENTS` elements.
+
+    NOTE: this replaces `FakeTensorMode.dispatch`.
+    """
     before = [(owner, getattr(owner, _LIMIT)) for owner, _ in _LIMITS if hasattr(owner, _LIMIT)]
+    modes: Any = FakeTensorMode
+    own = modes.dispatch
+
+    def dispatch(
+        mode: FakeTensorMode, func: Any, types: Sequence[type], args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        made = own(mode, func, types, args, kwargs)
+        if func in _UNWRITTEN and isinstance(made, FakeTensor):
+            made.constant = None
+        return made
+
     try:
         for owner, limit in _LIMITS:
             setattr(owner, _LIMIT, limit)
+        modes.dispatch = dispatch
         yield
     finally:
+        modes.dispatch = own
         for owner, old in before:
             setattr(owner, _LIMIT, old)
 

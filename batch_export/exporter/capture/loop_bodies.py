@@ -36,6 +36,14 @@ def carried_names(frame: FrameType) -> frozenset[str] | None:
     return _carried(instructions, begins, frame.f_code.co_freevars, _ELSEWHERE)
 
 
+def is_gone_over(frame: FrameType) -> bool:
+    """Whether what the call that a frame is at gives is nothing but gone over by a `for`."""
+    instructions = list(dis.get_instructions(frame.f_code))
+    behind = sum(one.offset <= frame.f_lasti for one in instructions)  # the call has room of its own behind it
+    begins = behind < len(instructions) and instructions[behind].opname == _BEGINS
+    return begins and _for(instructions, behind) is not None
+
+
 def carried_from(code: CodeType, loop: ast.For | ast.While) -> frozenset[str] | None:
     """The same of the one loop of a function that begins at the lines of a statement; None where there are others.
 
