@@ -299,7 +299,7 @@ def _by_a_process_pool(function: Callable[..., Any], path: Path) -> Any:
 class Disk:
     """Holds a function of C's, which is no method for that."""
 
-    status = os.stat
+    status: Any = os.stat
 
 
 KEYS = {"newest": lambda entry: entry.stat().st_mtime}
