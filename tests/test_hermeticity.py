@@ -656,7 +656,13 @@ PERTURBATIONS: dict[str, tuple[set[str], str, Perturb]] = {
 }
 
 
-@pytest.mark.parametrize("kind", PERTURBATIONS)
+OF_EVERY_MODEL = ("local start of Python", "edited start of Python", "hashing")
+"""Two alike are in every run: all models run again, which takes its time."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.ops] * (kind in OF_EVERY_MODEL)) for kind in PERTURBATIONS]
+)
 def test_exactly_what_is_concerned_runs_again(project: Project, kind: str) -> None:
     concerned, reason, perturb = PERTURBATIONS[kind]
     perturb(project)

@@ -87,6 +87,8 @@ def _own_modules() -> Iterator[tuple[str, str]]:
 @functools.cache
 def _words_of(file: str) -> frozenset[str]:
     """The names in a module's text, which is read once more for that; of other code there are none."""
+    if not (os.path.isabs(file) and file.endswith(".py")):  # nothing is to be looked for in vain
+        return frozenset()
     try:
         with open(file, encoding="utf-8", errors="replace") as stream:
             return frozenset(re.findall(r"\w+", stream.read()))
