@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from batch_export.runner.askers import Askers, is_of_library
+from batch_export.runner.askers import Askers, is_of_library, top_of
 from batch_export.sources.asked import ALTERED, CHANGED, order_of, time_of
 
 _NAMES = {
@@ -39,7 +39,7 @@ def asked_for(frame: FrameType | None, askers: Askers) -> frozenset[str]:
         askers: tell whose code it is.
     """
     handed: frozenset[str] = frozenset()
-    while frame is not None and _module_of(frame) in _BETWEEN:
+    while frame is not None and top_of(frame) in _BETWEEN:
         handed |= _named([frame.f_code.co_name])
         frame = frame.f_back
     if frame is None:
@@ -116,10 +116,6 @@ def orders(paths: Iterable[str], what: str) -> Iterator[tuple[str, str]]:
     found.sort()
     for (_, older), (_, newer) in itertools.pairwise(found):
         yield newer, order_of(newer, os.path.relpath(older, os.path.dirname(newer)), what)
-
-
-def _module_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _named(names: Iterable[str]) -> frozenset[str]:

@@ -112,7 +112,7 @@ class Askers:
         """
         last = frame
         while frame is not None:
-            file, top = frame.f_code.co_filename, _top(frame)
+            file, top = frame.f_code.co_filename, top_of(frame)
             if not _is_standard(frame):
                 if file.startswith(_ZOO) or file == _FOR_CONFIGS:
                     return True
@@ -133,7 +133,7 @@ class Askers:
             elif not _is_standard(frame):
                 if not _is_installed(frame) or frame.f_code.co_filename.startswith(_OWN):
                     return False
-                if is_imported and _top(frame) in self._toolchain:
+                if is_imported and top_of(frame) in self._toolchain:
                     return True
                 is_imported = False
             frame = frame.f_back
@@ -155,7 +155,8 @@ def is_of_library(file: str) -> bool:
     return is_own or file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in PLACES_OF_PACKAGES)
 
 
-def _top(frame: FrameType) -> str:
+def top_of(frame: FrameType) -> str:
+    """The top-level name of the module whose code runs in a frame."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
@@ -165,5 +166,5 @@ def _is_installed(frame: FrameType) -> bool:
 
 def _is_standard(frame: FrameType) -> bool:
     if _is_installed(frame):
-        return _top(frame) in _BACKPORTS
+        return top_of(frame) in _BACKPORTS
     return frame.f_code.co_filename.startswith(_STANDARD_LIBRARY)

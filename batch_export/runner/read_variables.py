@@ -3,9 +3,9 @@
 Names leave, and digests instead of values, which may be secrets. It watches and never changes what is read. Whose reads
 count is for `askers.py` to say. Another program that is given the environment may read all of it, and so may who asks C
 for `getenv` or to start a program, takes `posix.environ` or opens `/proc/self/environ`; what C extensions read for
-themselves is out of reach. Of a forked process is known whether it has read any, not which. The current folder's name
-counts where the user's own code asks for it by itself; where a library makes a path absolute, what is done with that
-path counts.
+themselves is out of reach. Of a forked process is known whether it has read any, and which of the session's. The
+current folder's name counts where the user's own code asks for it by itself; where a library makes a path absolute,
+what is done with that path counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, AnyStr
 
 from batch_export.digest import Digest
-from batch_export.runner.askers import Askers
+from batch_export.runner.askers import Askers, top_of
 from batch_export.runner.audited import listen
 from batch_export.runner.folder_variables import chose_a_folder, watch_reads
 from batch_export.runner.forked_notes import ForkedNotes
@@ -61,10 +61,6 @@ def _reader(frame: FrameType | None) -> tuple[FrameType | None, bool]:
 def _is_of_pool(frame: FrameType | None) -> bool:
     """Whether Python's own code of pools calls a function that it was given."""
     return frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_POOLS)
-
-
-def _top_of(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 class ReadVariables:
@@ -167,7 +163,7 @@ class ReadVariables:
             if by_name and self._askers.is_users_own(reader, directly=not _is_of_pool(reader)):
                 self._add(name)
             return
-        is_compared = not by_name and reader is not None and _top_of(reader) == _COMPARING
+        is_compared = not by_name and reader is not None and top_of(reader) == _COMPARING
         if ALL_VARIABLES in self._read or is_compared:
             return
         if self._askers.count(sys._getframe(above)):

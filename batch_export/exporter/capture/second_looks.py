@@ -117,14 +117,17 @@ class _Beyond:
         Raises:
             _OtherwiseError: other operators, of which some do something there.
         """
-        own, other = self.own, captured.traced
-        same = _same_with_data(own, other) if self.is_alone else not self.counts or _calls(own) == _calls(other)
-        known = idle_operators.at(self.at)
-        if self.counts and not same and (self.is_alone or _busy(own, known) != _busy(other, idle_operators.hinted)):
+        if self.counts and self._calls_others(captured.traced):
             raise _OtherwiseError
         guards, captured.guards = captured.guards, []
         for guard in guards:
             (self.searched if self._is_searched(guard) else captured.guards).append(guard)
+
+    def _calls_others(self, other: torch.export.ExportedProgram) -> bool:
+        if self.is_alone:
+            return not _same_with_data(self.own, other)
+        known = idle_operators.at(self.at)
+        return _calls(self.own) != _calls(other) and _busy(self.own, known) != _busy(other, idle_operators.hinted)
 
     def _is_searched(self, guard: Guard) -> bool:
         """Whether `_further` finds the sizes at which a guard is false, since the one axis that varies decides it."""
