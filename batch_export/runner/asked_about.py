@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -66,6 +66,27 @@ def _may_get_more(package: str) -> bool:
     """Whether modules may be added to a package that are no local ones."""
     file = getattr(sys.modules.get(package), "__file__", None)
     return not isinstance(file, str) or is_installed(os.path.abspath(file))
+
+
+def missing_portions(listed: Collection[str]) -> set[str]:
+    """Returns where packages without a file (namespaces) would have one more portion, of those that were listed.
+
+    Args:
+        listed: the folders whose listings count.
+    """
+    found: set[str] = set()
+    for name, module in [*sys.modules.items()]:
+        folders = getattr(module, "__path__", None)
+        if folders is None or getattr(module, "__file__", None) is not None:
+            continue
+        portions = {os.path.abspath(one) for one in folders}
+        if portions.isdisjoint(listed):
+            continue
+        parent, _, last = name.rpartition(".")
+        entries = getattr(sys.modules.get(parent), "__path__", ()) if parent else sys.path
+        found.update(os.path.abspath(os.path.join(entry, last)) for entry in entries)
+        found -= portions
+    return {one for one in found if not os.path.isdir(one)}
 
 
 def states(

@@ -21,6 +21,7 @@ from batch_export.digest import Digest
 from batch_export.runner.asked_about import (
     MissingModules,
     earlier_places,
+    missing_portions,
     none_before,
     packages_without_file,
     states,
@@ -36,6 +37,7 @@ from batch_export.runner.listed_folders import Listings, listed_elsewhere
 from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
+from batch_export.runner.restarted_calls import RestartedCalls
 from batch_export.runner.witness import ask, forget_since
 from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
@@ -118,6 +120,8 @@ class LoadedFiles:
         """
         self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
         self._channel = None if self.unseen else channel
+        if self._channel is not None:
+            RestartedCalls().begin()
         listen((*_MADE, "open"), self._hear)
         self._heard.listen()
         if self._channel is None:
@@ -289,6 +293,7 @@ class LoadedFiles:
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
         """
+        self._heard.missed.update(missing_portions(self._heard.listed))
         missed = self.missing.paths | self._heard.missed
         missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in missed}
         asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}

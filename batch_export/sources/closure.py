@@ -23,6 +23,9 @@ from batch_export.sources.search_path import package_folders
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _PACKAGE_NAME = "batch_export"
+_OF_ENVIRONMENT = frozenset({"bin", "include", "share", "etc", "Scripts", "Lib", "Include", "pyvenv.cfg"})
+_LIBRARIES = frozenset({"lib", "lib64"})
+"""What Python and installers put into a virtual environment."""
 
 
 def local_roots() -> tuple[Path, ...]:
@@ -168,6 +171,16 @@ def _module_file(stem: Path) -> Path | None:
     return None
 
 
+def _is_of_environment(path: Path, homes: Iterable[Path]) -> bool:
+    """Whether a path is in the virtual environment; a project may lie there too, beside what Python put there."""
+    if sys.prefix == sys.base_prefix or not path.is_relative_to(sys.prefix):
+        return False
+    if not any(home.is_relative_to(sys.prefix) for home in homes):
+        return True
+    first, *rest = (*path.relative_to(sys.prefix).parts, "")
+    return first in _OF_ENVIRONMENT or (first in _LIBRARIES and rest[0].startswith("python"))
+
+
 def relative_name(path: Path, roots: Iterable[Path]) -> str | None:
     """Returns a local file's name relative to the zoo or the innermost root that it is in; None when it is not local.
 
@@ -176,10 +189,7 @@ def relative_name(path: Path, roots: Iterable[Path]) -> str | None:
     zoo = models_dir()
     if path.is_relative_to(zoo):
         return f"{ZOO_PACKAGE}/{path.relative_to(zoo).as_posix()}"
-    in_environment = sys.prefix != sys.base_prefix and path.is_relative_to(sys.prefix)
-    if in_environment or is_installed(path) or path.is_relative_to(PACKAGE):
-        return None
     homes = [root for root in roots if path.is_relative_to(root) and len(root.parts) > 1]
-    if not homes:
+    if not homes or _is_of_environment(path, homes) or is_installed(path) or path.is_relative_to(PACKAGE):
         return None
     return path.relative_to(max(homes, key=lambda root: len(root.parts))).as_posix()
