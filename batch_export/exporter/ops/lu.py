@@ -19,6 +19,7 @@ from batch_export.exporter.ops.matrices import (
     columns_of,
     first_failure,
     identity,
+    in_one_batch,
     merged_vectors,
     numbers_along,
     right_side,
@@ -104,15 +105,19 @@ def linalg_solve_ex(
     """The solution of A X = B (or X A = B), the factors, the pivots and where one is zero, from 1."""
     matrices = Matrices(A)
     packed, order, pivots = lu(matrices.data, matrices.rows, matrices.rows)
-    if left:
-        right, is_vector = right_side(A, B)
-        solved = matrices.restored(_solved(packed, order, matrices.rows, Matrices(right).data))
-        solved = op.Squeeze(solved, [-1]) if is_vector else solved
+    right, is_vector = right_side(A, B)
+    spread, side = in_one_batch(A, right)
+    whole = matrices if spread is A else Matrices(spread)
+    if not left:
+        other_packed, other_order, _ = lu(with_axes_swapped(whole.data), whole.rows, whole.rows)
+        right = with_axes_swapped(Matrices(side).data)
+        solved = whole.restored(with_axes_swapped(_solved(other_packed, other_order, whole.rows, right)))
     else:
-        transposed = with_axes_swapped(matrices.data)
-        other_packed, other_order, _ = lu(transposed, matrices.rows, matrices.rows)
-        right = with_axes_swapped(Matrices(B).data)
-        solved = matrices.restored(with_axes_swapped(_solved(other_packed, other_order, matrices.rows, right)))
+        other_packed, other_order = packed, order
+        if whole is not matrices:
+            other_packed, other_order, _ = lu(whole.data, whole.rows, whole.rows)
+        solved = whole.restored(_solved(other_packed, other_order, whole.rows, Matrices(side).data))
+    solved = op.Squeeze(solved, [-1]) if is_vector else solved
     made = op.Cast(matrices.restored(pivots, 1), to=ir.DataType.INT32)
     return solved, matrices.restored(packed), made, _zero_pivot(matrices, packed)
 
@@ -228,10 +233,12 @@ def linalg_lu_solve(
     adjoint: bool = False,
 ) -> RecordedValue:
     """Solves A X = B from A's factors."""
-    matrices = Matrices(LU)
-    right, _ = right_side(LU, B)
-    order = _order_of(merged_vectors(pivots), matrices.rows)
-    side = Matrices(right)
+    assert pivots.shape is not None
+    rows = axes.shaped(op.Unsqueeze(pivots, [-1]), [*pivots.shape, 1])
+    factors, right, swaps = in_one_batch(LU, B, rows)
+    matrices, side = Matrices(factors), Matrices(right)
+    merged = Matrices(swaps).data
+    order = _order_of(axes.shaped(op.Squeeze(merged, [2]), [None, None]), matrices.rows)
     if left and not adjoint:
         return side.restored(_solved(matrices.data, order, matrices.rows, side.data))
     lower, upper = _unpacked(matrices.data, matrices.rows, matrices.rows)

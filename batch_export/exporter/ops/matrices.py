@@ -105,15 +105,32 @@ def identity(data: ir.Value, length: Size) -> RecordedValue:
 
 
 def right_side(A: ir.Value, B: ir.Value) -> tuple[ir.Value, bool]:  # noqa: N803
-    """The right sides as matrices over all of A's leading axes, and whether they were vectors."""
+    """The right sides as matrices, and whether they were vectors."""
     is_vector = axes.rank(B) == 1 or (axes.rank(A) - 1 == axes.rank(B) and _same_shape(A, B))
-    data: ir.Value = op.Unsqueeze(B, [-1]) if is_vector else B
-    if axes.rank(A) != 2 or (axes.rank(B) - (0 if is_vector else 1)) != 1:
-        lead = op.Shape(A, end=-2)
-        data = op.Expand(data, op.Concat(lead, op.Shape(data, start=-2), axis=0))
-    columns = 1 if is_vector else axes.fixed_size(B, -1)
-    axes.shaped(data, [*[None] * (axes.rank(A) - 2), A.shape[-2], columns])  # type: ignore[index]
-    return data, is_vector
+    if not is_vector:
+        return B, False
+    assert B.shape is not None
+    return axes.shaped(op.Unsqueeze(B, [-1]), [*B.shape, 1]), True
+
+
+def in_one_batch(*several: ir.Value) -> Sequence[ir.Value]:
+    """Matrices whose leading axes are broadcast against one another; those that have the same ones are as they were."""
+    leads = [list(one.shape)[:-2] if one.shape is not None else None for one in several]
+    if all(lead == leads[0] and _is_known(lead) for lead in leads):
+        return several
+    shape: ir.Value = op.Constant(value=ir.tensor([], dtype=ir.DataType.INT64))
+    for one in several:
+        shape = op.Shape(op.Expand(op.Expand(op.Constant(value_int=0), shape), op.Shape(one, end=-2)))
+    spread = [op.Expand(one, op.Concat(shape, op.Shape(one, start=-2), axis=0)) for one in several]
+    count = max(axes.rank(one) for one in several) - 2
+    return [
+        axes.shaped(made, [*[None] * count, *list(one.shape or ())[-2:]])
+        for made, one in zip(spread, several, strict=True)
+    ]
+
+
+def _is_known(lead: Sequence[int | ir.SymbolicDim] | None) -> bool:
+    return lead is not None and all(isinstance(one, int) or one.value is not None for one in lead)
 
 
 def _same_shape(A: ir.Value, B: ir.Value) -> bool:  # noqa: N803

@@ -18,6 +18,7 @@ from batch_export.exporter.ops.matrices import (
     column_at,
     first_failure,
     identity,
+    in_one_batch,
     numbers_along,
     row_at,
     with_axes_swapped,
@@ -76,7 +77,7 @@ def cholesky(self: ir.Value, upper: bool = False) -> RecordedValue:
 @lowering("aten::cholesky_solve")
 def cholesky_solve(self: ir.Value, input2: ir.Value, upper: bool = False) -> RecordedValue:
     """Solves A X = B from A's Cholesky factor."""
-    factor, side = Matrices(input2), Matrices(self)
+    factor, side = map(Matrices, in_one_batch(input2, self))
     lower = with_axes_swapped(factor.data) if upper else factor.data
     forward = substitute(lower, factor.rows, side.data, upper=False, unit=False)
     return side.restored(substitute(with_axes_swapped(lower), factor.rows, forward, upper=True, unit=False))
@@ -100,13 +101,7 @@ def linalg_solve_triangular(
     unitriangular: bool = False,
 ) -> RecordedValue:
     """Solves A X = B (or X A = B) for triangular A; leading axes are broadcast."""
-    lead = op.Shape(op.MatMul(self, B) if left else op.MatMul(B, self), end=-2)
-    spread = [op.Expand(value, op.Concat(lead, op.Shape(value, start=-2), axis=0)) for value in (self, B)]
-    count = max(axes.rank(self), axes.rank(B))
-    for made, source in zip(spread, (self, B), strict=True):
-        assert source.shape is not None
-        axes.shaped(made, [*[None] * (count - 2), source.shape[-2], source.shape[-1]])
-    matrices, side = Matrices(spread[0]), Matrices(spread[1])
+    matrices, side = map(Matrices, in_one_batch(self, B))
     if left:
         return side.restored(substitute(matrices.data, matrices.rows, side.data, upper=upper, unit=unitriangular))
     solved = substitute(
@@ -128,11 +123,12 @@ def triangular_solve(
     unitriangular: bool = False,
 ) -> tuple[RecordedValue, ...]:
     """The solution of A X = self for triangular A, and A."""
+    A, side = in_one_batch(A, self)  # noqa: N806
     matrices = A
     if transpose:
         order = [*range(axes.rank(A) - 2), axes.rank(A) - 1, axes.rank(A) - 2]
         matrices = op.Transpose(A, perm=order)
         assert A.shape is not None
         axes.shaped(matrices, [list(A.shape)[place] for place in order])
-    solved = linalg_solve_triangular(matrices, self, upper != transpose, True, unitriangular)
+    solved = linalg_solve_triangular(matrices, side, upper != transpose, True, unitriangular)
     return solved, op.Identity(A)
