@@ -8,7 +8,6 @@ is no decision of the model's, and fails as before; where one way does nothing i
 from __future__ import annotations
 
 import contextlib
-import linecache
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from batch_export.exporter.capture import size_conditions
 from batch_export.exporter.capture.caught_failures import is_caught
-from batch_export.exporter.capture.guard_sources import is_users, users_frame, users_frames
+from batch_export.exporter.capture.guard_sources import is_users, quoted, users_frame, users_frames
 from batch_export.exporter.capture.masked_writes import does_nothing_otherwise
 from batch_export.exporter.capture.raising_lines import passing
 from batch_export.exporter.capture.work_on_nothing import answer_that_works
@@ -76,11 +75,7 @@ class Decision:
     @property
     def text(self) -> str:
         """The line itself, with its place."""
-        return _text(*self.place_in_file)
-
-
-def _text(file: str, line: int) -> str:
-    return f"`{linecache.getline(file, line).strip() or '?'}` (at {file}:{line})"
+        return quoted(*self.place_in_file)
 
 
 @dataclass(slots=True)
@@ -108,14 +103,14 @@ class _Path:
         passed = None if is_caught(frames) else passing(file, line)
         if passed is not None:
             if not passed.is_assertion:
-                self.raising[_text(file, line)] = None
+                self.raising[quoted(file, line)] = None
             is_equality = isinstance(node.expr, sympy.Eq) and not _is_of_truth(node)
             taken = passed.answer != (passed.differs and is_equality)
         else:
             if len(self.decisions) == self.most:
                 raise OneWayOnlyError(
                     f"one way through the model takes more than {self.most} such decisions (the next one is "
-                    f"{_text(file, line)})"
+                    f"{quoted(file, line)})"
                 )
             place = len(self.decisions)
             taken = self.ways[place] if place < len(self.ways) else True
@@ -220,7 +215,7 @@ def forced_decisions(
                 return True
             working = None if frame is None else answer_that_works(frame)
             if working is not None:
-                passed[_text(*frames[0])] = None
+                passed[quoted(*frames[0])] = None
                 return working
             return path.answer(_truth(self), frames)
 

@@ -42,6 +42,7 @@ from batch_export.exporter.capture.python_numbers import python_numbers
 from batch_export.exporter.capture.refusals import fixed_axis, fixes_fewer
 from batch_export.exporter.capture.refused_again import Refused
 from batch_export.exporter.capture.rounds_found import has_rounds
+from batch_export.exporter.capture.same_names import one_size_per_name
 from batch_export.exporter.capture.scalar_indices import scalar_indices
 from batch_export.exporter.capture.size_oblivious import hangs_on_zero, size_oblivious
 from batch_export.exporter.capture.strategies import (
@@ -266,7 +267,8 @@ def _taking(
     kinds = eager_kinds(request.module) if is_first else contextlib.nullcontext()
     keys = sizes_as_keys() if is_first and asked.axes else contextlib.nullcontext()
     answers = answers_identified(request.module, is_asked=name not in ASSUMING)
-    ways = (lengths, scans, checks, data, arrays, kinds, keys)
+    names = one_size_per_name(asked) if is_first else contextlib.nullcontext()
+    ways = (lengths, scans, checks, data, arrays, kinds, keys, names)
     with contextlib.ExitStack() as opened:
         is_oblivious = opened.enter_context(sides)
         seen.compared = opened.enter_context(answers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import linecache
 import os
 import sys
 import sysconfig
@@ -84,6 +85,11 @@ def line_of(error: BaseException | None) -> str:
             return f"{inner[-1].filename}:{inner[-1].lineno}"
         seen = seen.__cause__ or seen.__context__
     return ""
+
+
+def quoted(file: str, line: int) -> str:
+    """A line itself, with its place."""
+    return f"`{linecache.getline(file, line).strip() or '?'}` (at {file}:{line})"
 
 
 def running_line() -> str:

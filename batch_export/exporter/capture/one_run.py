@@ -24,6 +24,7 @@ from batch_export.exporter.capture.drawn_numbers import draws_noted
 from batch_export.exporter.capture.dropped_caches import caches_dropped
 from batch_export.exporter.capture.fake_quantisation import fake_quantisation
 from batch_export.exporter.capture.fresh_operators import fresh_operators
+from batch_export.exporter.capture.general_sizes import general_sizes
 from batch_export.exporter.capture.grad_modes import is_of_recording, record_for, recording
 from batch_export.exporter.capture.hit_loops import Place, hit_loops
 from batch_export.exporter.capture.kept_settings import settings_kept
@@ -100,6 +101,7 @@ def _run(
         settings_kept(),
         _noted(module, is_run=name != STRICT),
         seeds_noted() as seeds,
+        general_sizes() if name in (NON_STRICT, BOTH_WAYS) else contextlib.nullcontext({}) as asked,
         _followed(),
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),
@@ -120,6 +122,8 @@ def _run(
         program: torch.export.ExportedProgram = strategy(module, args, kwargs, form)
     if caught:
         raise caught[0]
+    if asked:
+        program._works_on_nothing = [*getattr(program, "_works_on_nothing", []), *asked]  # type: ignore[attr-defined]
     decide(program)
     refuse_nothing(program, module)
     refuse_unfaithful(program, module)

@@ -32,13 +32,18 @@ Environment = dict[torch.fx.Node, object]
 """What each node translated so far is: an ONNX value, a list of them, or a plain object."""
 
 
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
 def _for_checks_only(graph: torch.fx.Graph) -> set[torch.fx.Node]:
     """Nodes whose results only assertions read, which a file does not have."""
     found: set[torch.fx.Node] = set()
     for node in reversed(graph.nodes):
         if node.op != "call_function" or not node.users or not all(_is_check(user, found) for user in node.users):
             continue
-        if isinstance(node.target, torch._ops.OpOverload) and not decompose.mutated_arguments(node.target):
+        if isinstance(node.meta.get("val"), _NUMBERS) and not isinstance(node.target, torch._ops.OperatorBase):
+            found.add(node)  # arithmetic of sizes
+        elif isinstance(node.target, torch._ops.OpOverload) and not decompose.mutated_arguments(node.target):
             found.add(node)
     return found
 
@@ -175,7 +180,7 @@ class Translator(OperatorTranslator):
         written = decompose.mutated_arguments(target)
         if written and not qualified.startswith("aten::detach"):
             return self.writes.translate(node, env, written)
-        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        if isinstance(fake, _NUMBERS):
             if expression(fake).is_number:
                 return self.plain(fake)
             if (declared := self.sizes.declared(fake)) is not None:
