@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch._higher_order_ops.scan import scan_op
@@ -18,11 +18,12 @@ from torch._higher_order_ops.while_loop import while_loop_op
 from torch.overrides import TorchFunctionMode
 
 MOST_STEPS = 10_000
-_CALLS, _SECONDS = 20_000, 20.0
+_CALLS, _SECONDS = 20_000, 10.0
 """Calls of torch's functions and the time of computing behind which a loop of Python's is taken for one without end."""
 _UNUSUAL, _UNUSUAL_SECONDS = 100, 2.0
-"""The same for a model that calls so many times as much as in any run of it that ended."""
+"""The same for a model that calls so many times as much as in any run of it that ended, or of which one did not end."""
 _USUAL: WeakKeyDictionary[torch.nn.Module, int] = WeakKeyDictionary()
+_ENDLESS: WeakSet[torch.nn.Module] = WeakSet()
 MOST_ROUNDS = 4_000
 _KEY = torch._C.DispatchKey.CompositeExplicitAutograd
 
@@ -49,10 +50,13 @@ class _Ending(TorchFunctionMode):
         del types
         self.calls += 1
         if self.calls % _CALLS == 0 and time.thread_time() - self.begun > self._seconds():
+            _ENDLESS.add(self.module)
             raise EndlessError(f"the model's own code goes on after {self.calls} calls of torch's functions")
         return func(*args, **(kwargs or {}))
 
     def _seconds(self) -> float:
+        if self.module in _ENDLESS:
+            return _UNUSUAL_SECONDS
         usual = _USUAL.get(self.module)
         return _SECONDS if usual is None or self.calls < _UNUSUAL * usual else _UNUSUAL_SECONDS
 
