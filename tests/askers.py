@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import pkgutil
 import py_compile
+import signal
 import subprocess
 import sys
 import time
@@ -201,6 +202,33 @@ def _import_part(path: Path) -> str:
         return "no package"
 
 
+def _portion_appears(path: Path, number: int) -> None:
+    folder = path / ("first" if number == 1 else "second")
+    for place in (path / "first", path / "second", folder / f"{path.name}_parts"):
+        place.mkdir(parents=True, exist_ok=True)
+    (folder / f"{path.name}_parts" / f"of_{number}.py").touch()
+
+
+def _parts_of_a_namespace(path: Path) -> list[str]:
+    sys.path += [str(path / "first"), str(path / "second")]
+    parts = importlib.import_module(f"{path.name}_parts")
+    return sorted(one.name for one in pkgutil.iter_modules(parts.__path__))
+
+
+def _exists_while_a_clock_rings(path: Path) -> bool:
+    """A signal ends no call that the kernel holds."""
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    try:
+        answers = {os.path.exists(path) for _ in range(2_000)} | {
+            bool(os.listdir(os.path.dirname(os.__file__))) for _ in range(200)
+        }
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    (answer,) = answers - {True} or {True}
+    return answer
+
+
 def _import(path: Path) -> bool:
     try:
         importlib.import_module(f"{path.name}_later")
@@ -352,6 +380,8 @@ ASKERS: dict[str, Asker] = {
     "source_beside_bytecode": Asker(_source_beside_bytecode, _import_mine),
     "package_over_a_module": Asker(_package_over_it, _import_mine),
     "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
+    "while_a_clock_rings": Asker(_appears, _exists_while_a_clock_rings),
+    "portion_of_a_namespace": Asker(_portion_appears, _parts_of_a_namespace),
     "extension_beside_a_subprocess_module": Asker(
         _extension_beside_it,
         lambda path: subprocess.run([sys.executable, "-c", f"import {path.name}_mine"], capture_output=True).returncode,

@@ -322,7 +322,8 @@ def test_what_is_cut_off_a_whole_number_of_chunks_is_no_limit() -> None:
 
 
 def test_a_size_that_was_found_to_be_an_axis_is_known_from_the_example() -> None:
-    captured = capture(Chunks(), chunks(2, 5), {}, dynamic_shapes=CHUNKS, guards="allow")
+    other_names = (CHUNKS[0], {0: "c", 1: "m"})
+    captured = capture(Chunks(), chunks(2, 5), {}, dynamic_shapes=other_names, guards="allow")
     (end,) = (
         node
         for node in captured.traced.graph.nodes

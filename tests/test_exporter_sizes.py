@@ -930,3 +930,18 @@ def test_a_range_that_torch_narrowed_is_tried_like_any_guard(axes: dict[int, Any
     program = export(module, (torch.randn(2, 8, 8),), dynamic_shapes=(axes,))
     sizes = [(1, 1), (1, 2), (3, 13), (2, 20), (2, 21), (1, 30)]
     assert right_at(program, module, lambda b, n: (torch.randn(b, n, 8),), sizes) == 4
+
+
+class SqueezedInPlace(torch.nn.Module):
+    """Drops an axis by writing, at one size of the input's."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        half = x[: x.shape[0] // 2] + 1
+        half.squeeze_(0)
+        return half * 2
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_an_axis_that_is_dropped_in_place_at_one_size_is_refused(count: int) -> None:
+    with pytest.raises(DynamicShapeError, match="drops an axis"):
+        export(SqueezedInPlace(), (torch.randn(count),), dynamic_shapes=({0: "m"},))

@@ -125,6 +125,19 @@ def test_installed_packages_are_not_local_and_local_files_have_relative_names(
     assert recorded.current_digest("mine/gone.py", roots, project) == recorded.ABSENT
 
 
+def test_a_project_may_lie_in_its_own_virtual_environment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(sys, "prefix", str(project))
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
+    roots = (project,)
+    assert sources.relative_name(project / "mine" / "net.py", roots) == "mine/net.py"
+    assert sources.relative_name(project / "lib" / "weights.bin", roots) == "lib/weights.bin"
+    for own in ("bin/python", "lib/python3.11/os.py", "lib64/python3.11/x.so", "pyvenv.cfg"):
+        assert sources.relative_name(project / own, roots) is None
+    monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
+    assert sources.relative_name(project / ".venv" / "share" / "data", roots) is None
+
+
 def test_our_own_rooms_are_followed_to_what_they_import() -> None:
     run = sources.LocalSources(()).closure("batch_export.stages.run")
     assert {"batch_export.stages.run", "batch_export.numbers.compare", "batch_export.runtime.session"} <= set(run)

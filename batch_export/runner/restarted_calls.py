@@ -15,8 +15,9 @@ import functools
 import signal
 from typing import Any
 
-_ENDING = frozenset({"SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP", "SIGALRM"})
-_ALARM = "SIGALRM"
+_ENDING = frozenset(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP") if hasattr(signal, name)
+)
 
 
 class RestartedCalls:
@@ -46,13 +47,7 @@ class RestartedCalls:
         for one in signal.valid_signals():
             self._restart(one)
 
-    def _restart(self, number: Any) -> None:
-        """Sets or leaves out SA_RESTART for a signal with a handler of Python's; its number may be a real-time one's."""
-        if not callable(signal.getsignal(number)):
-            return
-        name = getattr(signal.Signals, "_value2member_map_", {}).get(int(number))
-        known = name.name if name is not None else ""
-        if known == _ALARM:
-            signal.siginterrupt(number, not self._rings_again)
-        elif known not in _ENDING:
-            signal.siginterrupt(number, False)
+    def _restart(self, number: int) -> None:
+        """Sets or leaves out SA_RESTART for a signal with a handler of Python's."""
+        if callable(signal.getsignal(number)) and number not in _ENDING:
+            signal.siginterrupt(number, number == signal.SIGALRM and not self._rings_again)

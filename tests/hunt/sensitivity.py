@@ -105,7 +105,7 @@ class _Moving(TorchDispatchMode):
 
     def _watch(self, func: Any, args: Any, kwargs: Any) -> None:
         """Notes casts of floats that do not fit."""
-        self.undefined |= is_undefined(func, args)
+        self.undefined |= is_undefined(func, args) or _scales_beyond(func, args, kwargs)
         target = kwargs.get("dtype")
         if "copy_" in str(func) and len(args) > 1 and isinstance(args[1], torch.Tensor):
             target, args = args[0].dtype, args[1:]
@@ -123,6 +123,17 @@ class _Moving(TorchDispatchMode):
 def _is_scaled(kwargs: Any) -> bool:
     """Whether a term is multiplied by a number, which a fused multiplication does not round."""
     return isinstance(kwargs, dict) and kwargs.get("alpha", 1) != 1
+
+
+def _scales_beyond(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether a product that fits no float is added to an infinity: a fused multiplication keeps it finite, and which
+    elements are computed so is the processor's choice.
+    """
+    if not _is_scaled(kwargs) or not all(_is_tensor(one) and one.dtype in _FLOATS for one in args[:2]):
+        return False
+    term, other = args[:2] if "rsub" in func._schema.name else (args[1], args[0])
+    product = term.double() * kwargs["alpha"]
+    return bool((torch.isfinite(term) & (product.abs() > torch.finfo(term.dtype).max) & torch.isinf(other)).any())
 
 
 def _is_tensor(one: Any) -> bool:

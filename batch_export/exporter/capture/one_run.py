@@ -97,11 +97,13 @@ def _run(
     constants_are_known: bool = False,
 ) -> torch.export.ExportedProgram:
     args, kwargs = inputs
+    is_plain = name in (NON_STRICT, BOTH_WAYS)
+    general = general_sizes() if is_plain else contextlib.nullcontext(dict[str, None]())
     with (
         settings_kept(),
         _noted(module, is_run=name != STRICT),
         seeds_noted() as seeds,
-        general_sizes() if name in (NON_STRICT, BOTH_WAYS) else contextlib.nullcontext({}) as asked,
+        general as asked,
         _followed(),
         conversions(module),
         causal_hints(constants_are_known=constants_are_known),

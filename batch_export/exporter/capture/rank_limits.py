@@ -86,13 +86,18 @@ def _kept_sizes(program: torch.export.ExportedProgram) -> dict[sympy.Basic, str]
         nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
         for node in nodes:
             if node.target in _SQUEEZES:
-                for size in _kept(node):
+                for size in _kept(node, is_way=module is not program.graph_module):
                     found.setdefault(size, source_location(node) or "")
     return found
 
 
-def _kept(node: torch.fx.Node) -> Iterator[sympy.Basic]:
-    """Free sizes of the axes that a squeeze was asked to drop, and kept because they are not 1."""
+def _kept(node: torch.fx.Node, *, is_way: bool) -> Iterator[sympy.Basic]:
+    """Free sizes of the axes that a squeeze was asked to drop, and that a file keeps.
+
+    Args:
+        node: the squeeze.
+        is_way: whether it stands on one of two ways.
+    """
     source = node.args[0]
     value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
     if not isinstance(value, torch.Tensor):
@@ -100,7 +105,7 @@ def _kept(node: torch.fx.Node) -> Iterator[sympy.Basic]:
     given: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
     axes = [given] if isinstance(given, int) else list(given)
     left = node.meta.get("val")
-    if isinstance(left, torch.Tensor) and value.dim() - left.dim() == len(axes):
+    if is_way and isinstance(left, torch.Tensor) and value.dim() - left.dim() == len(axes):
         return  # on a way on which they are 1 all of them are dropped
     for axis in axes:
         size: Any = value.shape[axis] if value.dim() else 1

@@ -29,6 +29,7 @@ from batch_export.exporter.capture.one_thread import one_thread_if_small
 from batch_export.exporter.capture.quiet import quiet
 from batch_export.exporter.capture.rewritten_code import as_written
 from batch_export.exporter.capture.same_numbers import seed_all
+from batch_export.exporter.capture.unwritten_memory import where_unwritten
 from batch_export.exporter.graph.agreement import proves_nothing, require_one
 from batch_export.exporter.graph.tensor_values import to_value
 from batch_export.numbers.compare import compare
@@ -37,6 +38,7 @@ _UNSOLVABLE: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-def
 """What is said of a matrix that is not positive definite, or singular."""
 NO_TENSOR = "it gives no tensor"
 """Why a trial is none where all that the model returns is None."""
+UNWRITTEN = "the model reads memory there that nobody has written to"
 _ROUNDING = 200.0
 """Roundings of an output's largest number by which program and model may differ: sums in another order."""
 _TIMES = 20.0
@@ -53,7 +55,7 @@ class Outcome(enum.Enum):
     DIFFERS = "the program gives something else than the model"
     SHAPES = "they give the same, and values on the way have other shapes than the program shows"
     UNTRIED = "a run would take too much memory or time"
-    NOTHING = "no number is finite or the model does not end, so that nothing is proven"
+    NOTHING = "no number is finite, the model does not end or reads what nobody wrote, so that nothing is proven"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,20 @@ def tried(
     except Exception as error:
         lines = str(error).strip().splitlines()
         return Trial(Outcome.FAILS, f"it fails: {type(error).__name__}: {lines[0] if lines else ''}")
+    found = _compared(expected, actual, noise)
+    if found.outcome is not Outcome.DIFFERS or len(expected) != len(actual):
+        return found
+    unwritten = where_unwritten(expected, lambda: _run(module, module, args, kwargs, of_model, state=kept))
+    if unwritten is None or [one.shape for one in actual] != [one.shape for one in expected]:
+        return found
+    written = zip(unwritten, expected, actual, strict=True)
+    found = _compared(expected, [torch.where(hangs, one, other) for hangs, one, other in written], noise)
+    return Trial(Outcome.NOTHING, UNWRITTEN) if all(bool(one.all()) for one in unwritten) else found
+
+
+def _compared(
+    expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor], noise: Callable[[], float] | None
+) -> Trial:
     if len(expected) != len(actual):
         return Trial(Outcome.DIFFERS, f"it has {len(actual)} outputs in place of {len(expected)}")
     facts = [

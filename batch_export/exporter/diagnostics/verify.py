@@ -8,6 +8,7 @@ per value. `require` turns a difference beyond the tolerances into an error. The
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 import tempfile
@@ -25,6 +26,7 @@ from batch_export.exporter.capture.kept_settings import settings_kept
 from batch_export.exporter.capture.kept_state import run_undone
 from batch_export.exporter.capture.other_sizes import other_sizes
 from batch_export.exporter.capture.turns import in_turn
+from batch_export.exporter.capture.unwritten_memory import where_unwritten
 from batch_export.exporter.diagnostics.eager_values import EagerValues
 from batch_export.exporter.diagnostics.model_runs import gives_error_codes, model_outputs
 from batch_export.exporter.diagnostics.search import Search
@@ -277,17 +279,22 @@ def verify_other_size(
             expected = model_outputs(program, model, others, keywords)
         except Exception:  # whatever the model raises: it is a size that the model does not take
             continue
-        if told is not None:
-            told.append(text)
         facts = _compared(program, expected, others, keywords, sizes)
         try:
             require(facts, program)
         except VerificationError as error:
+            if (
+                where_unwritten(expected, functools.partial(model_outputs, program, model, others, keywords))
+                is not None
+            ):
+                continue
             raise VerificationError(
                 f"at {sizes} {error.problem}",
                 next_step="declare the sizes that you need (torch.export.Dim(name, min=..., max=...)), or leave out of "
                 "dynamic_shapes what the model fixes",
             ) from error
+        if told is not None:
+            told.append(text)
         return facts
     if told is not None and tried:
         told.append(f"no other size: the model refused {'; '.join(dict.fromkeys(tried))}")

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._sympy.printers import PythonPrinter
 
 from batch_export.errors import DecompositionError
+from batch_export.exporter.capture.general_sizes import general_sizes
 from batch_export.exporter.capture.guard_points import holds_where_filled
 from batch_export.exporter.graph.metadata import innermost_line
 
@@ -48,7 +49,12 @@ def sizes_stay_free(shape_env: ShapeEnv | None, target: object, given: str = "")
     if (str(target), given) in refused:
         raise _holds_once(target, refused[str(target), given])
     guards = len(shape_env.guards)
-    with sizes_put_back(shape_env) as fixed, numbers_of_sizes() as numbers, _true_equalities(shape_env) as true:
+    with (
+        sizes_put_back(shape_env) as fixed,
+        numbers_of_sizes() as numbers,
+        _true_equalities(shape_env) as true,
+        general_sizes(),
+    ):
         yield
     equal = [guard.expr for guard in shape_env.guards[guards:] if isinstance(guard.expr, sympy.Eq)]
     listed = (

@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from batch_export.errors import DecompositionError, DynamicShapeError, MissingOperatorError, OnnxExporterError
 from batch_export.exporter.capture import effect_tokens
 from batch_export.exporter.capture.block_expansion import expanded, sources
+from batch_export.exporter.capture.general_sizes import general_sizes
 from batch_export.exporter.capture.guards import environment_of
 from batch_export.exporter.capture.numbered_reductions import numbered_reductions
 from batch_export.exporter.capture.pooled_sizes import pooled_sizes
@@ -179,6 +180,7 @@ def decomposed(
             quiet(),
             size_oblivious(),
             rounded_numbers(),
+            general_sizes(),
             given_back_as_views(program),
             numbers_of_sizes(axis_names) as numbers,
         ):
