@@ -52,6 +52,7 @@ from batch_export.exporter.capture.swallowed import swallowed
 from batch_export.exporter.capture.symbolic_products import symbolic_products
 from batch_export.exporter.capture.symbolic_quotients import symbolic_quotients
 from batch_export.exporter.capture.transforms import own_levels
+from batch_export.exporter.capture.uncached_views import uncached_views
 from batch_export.exporter.capture.unchecked_distributions import unchecked_distributions
 from batch_export.exporter.capture.unfaithful import refuse_unfaithful
 from batch_export.exporter.capture.unfit_outputs import refuse_nothing
@@ -71,6 +72,7 @@ def _followed() -> Iterator[None]:
         stack.enter_context(pooled_sizes())
         stack.enter_context(settled_extremes())
         stack.enter_context(whole_slices())
+        stack.enter_context(uncached_views())
         yield
 
 

@@ -29,6 +29,7 @@ from batch_export.exporter.capture.recurrent_shapes import recurrent_shapes
 from batch_export.exporter.capture.repeated_values import repeated_values
 from batch_export.exporter.capture.rounded_numbers import rounded_numbers
 from batch_export.exporter.capture.size_oblivious import size_oblivious
+from batch_export.exporter.capture.uncached_views import uncached_views
 from batch_export.exporter.graph import metadata, sure_sizes
 from batch_export.exporter.graph.block_bodies import Body, NotABodyError
 from batch_export.exporter.graph.opsets import TORCHLIB_OPSET
@@ -181,6 +182,7 @@ def decomposed(
             size_oblivious(),
             rounded_numbers(),
             general_sizes(),
+            uncached_views(),
             given_back_as_views(program),
             numbers_of_sizes(axis_names) as numbers,
         ):
