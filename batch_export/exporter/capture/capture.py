@@ -8,10 +8,12 @@ so one capture serves every opset.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -73,7 +75,14 @@ class _CallableModule(torch.nn.Module):
 
 
 def _with_signature(function: Callable[..., object]) -> Callable[..., object]:
-    """A function as it is; one of torch's own, of which Python knows no parameters, as one of any inputs."""
+    """A function as it is, and an object that is called as the method which that is; one of torch's own, of which
+    Python knows no parameters, as one of any inputs.
+    """
+    if isinstance(function, functools.partial):
+        return functools.partial(_with_signature(function.func), *function.args, **function.keywords)
+    own = getattr(type(function), "__call__", None)  # noqa: B004
+    if isinstance(own, FunctionType):
+        return own.__get__(function)
     try:
         inspect.signature(function)
     except ValueError:
