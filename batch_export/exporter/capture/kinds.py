@@ -22,15 +22,12 @@ from batch_export.exporter.capture.guard_sources import is_users
 from batch_export.exporter.capture.kind_answers import TOLD
 from batch_export.exporter.capture.own_attributes import modules_of
 
-_IN_ONE = 256
-"""In how large a list or mapping functions are looked for."""
-
 
 def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
     """The functions that a module's code may come to.
 
-    Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, also
-    in a list or a mapping (`ACTIVATIONS["swish"]`), and of files that are not installed also classes and modules.
+    Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, and
+    of files that are not installed also classes and modules.
     """
     modules = modules_of(module)
     held = [one for _, owner in modules for one in vars(owner).values()]
@@ -79,9 +76,6 @@ def _reached(pending: list[object], kinds: Iterable[type]) -> Iterator[FunctionT
             pending.append(one.__func__)
         elif issubclass(kind, functools.partial):
             pending.append(one.func)
-        elif kind in (dict, list, tuple):
-            inner = (one.values() if kind is dict else one) if len(one) <= _IN_ONE else ()
-            pending += [value for value in [*inner] if isinstance(value, (FunctionType, functools.partial))]
         else:
             lead_nowhere.add(kind)
 
