@@ -2,9 +2,10 @@
 
 Arrives: a capture that is about to run. Leaves: answers to such questions as at every other number, and the lines of
 the model at which they were asked. `F.batch_norm(x[mask], ...)` asks for its shapes whether nothing is chosen, and
-`roll`, pooling and attention do: what they give then has the shape that they give otherwise. torch
-(2.13) ends such a capture. Whoever gets the program compares it with the model where nothing and where one thing is
-chosen. What the model itself asks (`if x[mask].numel() == 0:`) is a decision by data, and none of this.
+`roll`, pooling and attention do: what they give then has the shape that they give otherwise. torch (2.13) ends such a
+capture. Whoever gets the program compares it with the model at extremes of its inputs, where most masks choose nothing
+or all; what a decomposition asks in addition is compared by nobody. What the model itself asks
+(`if x[mask].numel() == 0:`) is a decision by data, and none of this.
 """
 
 from __future__ import annotations

@@ -130,11 +130,13 @@ def tried(
     if found.outcome is not Outcome.DIFFERS or len(expected) != len(actual):
         return found
     unwritten = where_unwritten(expected, lambda: _run(module, module, args, kwargs, of_model, state=kept))
-    if unwritten is None or [one.shape for one in actual] != [one.shape for one in expected]:
+    alike = zip(expected, actual, strict=True)
+    if unwritten is None or any((one.shape, one.dtype) != (other.shape, other.dtype) for one, other in alike):
         return found
+    if all(bool(one.all()) for one in unwritten):
+        return Trial(Outcome.NOTHING, UNWRITTEN)
     written = zip(unwritten, expected, actual, strict=True)
-    found = _compared(expected, [torch.where(hangs, one, other) for hangs, one, other in written], noise)
-    return Trial(Outcome.NOTHING, UNWRITTEN) if all(bool(one.all()) for one in unwritten) else found
+    return _compared(expected, [torch.where(hangs, one, other) for hangs, one, other in written], noise)
 
 
 def _compared(
