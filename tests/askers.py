@@ -215,6 +215,12 @@ def _parts_of_a_namespace(path: Path) -> list[str]:
     return sorted(one.name for one in pkgutil.iter_modules(parts.__path__))
 
 
+def _extended_appears(path: Path, number: int) -> None:
+    _portion_appears(path, number)
+    text = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"
+    (path / "first" / f"{path.name}_parts" / "__init__.py").write_text(text, encoding="utf-8")
+
+
 def _exists_while_a_clock_rings(path: Path) -> bool:
     """A signal ends no call that the kernel holds."""
     signal.signal(signal.SIGALRM, lambda *_: None)
@@ -382,6 +388,7 @@ ASKERS: dict[str, Asker] = {
     "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
     "while_a_clock_rings": Asker(_appears, _exists_while_a_clock_rings),
     "portion_of_a_namespace": Asker(_portion_appears, _parts_of_a_namespace),
+    "portion_of_an_extended_package": Asker(_extended_appears, _parts_of_a_namespace),
     "extension_beside_a_subprocess_module": Asker(
         _extension_beside_it,
         lambda path: subprocess.run([sys.executable, "-c", f"import {path.name}_mine"], capture_output=True).returncode,

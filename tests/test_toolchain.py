@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from batch_export.errors import UsageError
+from batch_export.runner.recorded_names import Names
 from batch_export.sources import closure as sources
 from batch_export.sources import named_files, recorded, toolchain
 from batch_export.sources.file_digests import file_digest
@@ -135,7 +136,12 @@ def test_a_project_may_lie_in_its_own_virtual_environment(project: Path, monkeyp
     for own in ("bin/python", "lib/python3.11/os.py", "lib64/python3.11/x.so", "pyvenv.cfg"):
         assert sources.relative_name(project / own, roots) is None
     monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
-    assert sources.relative_name(project / ".venv" / "share" / "data", roots) is None
+    asked = project / ".venv" / "share" / "data"
+    assert sources.relative_name(asked, roots) is None
+    names = Names(roots, ())
+    assert names.of_asked(str(asked)) is None
+    assert names.of_elsewhere(str(asked)) == str(asked)  # as anywhere outside the project
+    assert names.of_elsewhere(str(project / "data")) is None
 
 
 def test_our_own_rooms_are_followed_to_what_they_import() -> None:

@@ -5,12 +5,15 @@ Notes arrive, `(name, state)` pairs leave, see `asked.py`. What the content of a
 
 from __future__ import annotations
 
+import functools
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from batch_export.digest import Digest
 from batch_export.runner.askers import Askers
@@ -46,6 +49,20 @@ class MissingModules:
         """Those of packages without a file (namespaces) or in folders of installed packages, to which others may add
         modules, by name.
         """
+        self.extended: set[str] = notes.shared("extended packages")
+        """Packages with a file whose folders are those of their name in the whole path (`pkgutil.extend_path`)."""
+
+    def listen(self) -> None:
+        """Starts to hear of what nobody finds, and of packages that are extended; there is no way to stop."""
+        sys.meta_path.append(self)
+        own = pkgutil.extend_path
+
+        @functools.wraps(own)
+        def extended(path: Any, name: str) -> Any:
+            self.extended.add(name)
+            return own(path, name)
+
+        pkgutil.extend_path = extended
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -68,16 +85,17 @@ def _may_get_more(package: str) -> bool:
     return not isinstance(file, str) or is_installed(os.path.abspath(file))
 
 
-def missing_portions(listed: Collection[str]) -> set[str]:
+def missing_portions(listed: Collection[str], extended: Collection[str] = ()) -> set[str]:
     """Returns where packages without a file (namespaces) would have one more portion, of those that were listed.
 
     Args:
         listed: the folders whose listings count.
+        extended: packages with a file that have portions as well, by name.
     """
     found: set[str] = set()
     for name, module in [*sys.modules.items()]:
         folders = getattr(module, "__path__", None)
-        if folders is None or getattr(module, "__file__", None) is not None:
+        if folders is None or (getattr(module, "__file__", None) is not None and name not in extended):
             continue
         portions = {os.path.abspath(one) for one in folders}
         if portions.isdisjoint(listed):

@@ -21,6 +21,7 @@ from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.forked_notes import ForkedNotes
 from batch_export.runner.functions_of_os import ToldFunction
+from batch_export.runner.repeated_calls import SUPPORTED, caller_of
 from batch_export.runner.spellings import through_links_of_processes
 from batch_export.runner.system_folders import PLACES_OF_PACKAGES
 from batch_export.sources.asked import ALTERED, CHANGED
@@ -30,8 +31,6 @@ _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
 _QUESTIONS = ("stat", "fstat", "lstat", "access", "readlink")
 """Functions of `os` by which code asks about one path; those of `os.path` and `pathlib` call them."""
 _METADATA = (".dist-info", ".egg-info")
-_SUPPORTED = (os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks)
-"""What tells which functions take which arguments."""
 
 
 class Heard:
@@ -69,16 +68,18 @@ class Heard:
         self.opened: set[str] = notes.shared("opened for the user")
         self._askers = askers
         self._listing = threading.local()
+        self._lstat: Callable[[str], object] = os.lstat
 
     def listen(self) -> None:
         """Starts listening; there is no way to stop."""
+        self._lstat = os.lstat  # as it is before anybody listens
         listen(_LISTINGS, self._hear_listing)
         listen(("open",), self._hear_opening)
         listen(_REMOVALS, self._hear_removal)
         for name in filter(functools.partial(hasattr, os), _QUESTIONS):
             own = getattr(os, name)
             noting = self._noting(own)
-            for functions in _SUPPORTED:
+            for functions in SUPPORTED:
                 functions.update({noting} if own in functions else ())
             setattr(os, name, noting)
 
@@ -86,7 +87,7 @@ class Heard:
         path = "." if arguments[0] is None else arguments[0]
         name = absolute(f"/proc/self/fd/{path}" if isinstance(path, int) else path)
         self.listings[name] += 1
-        frame = sys._getframe(2)
+        frame = caller_of(sys._getframe(2))
         if getattr(self._listing, "is_ours", False) or not self._askers.count(frame):
             return
         self.listed.add(name)
@@ -139,7 +140,7 @@ class Heard:
         name = absolute(path)
         (self.looked_for if is_own else by_library).add(name)
         package = _package_of(name)
-        if package is None or _is_there(name):
+        if package is None or _is_there(name, self._lstat):
             return
         # The toolchain looks for much beside its own modules, and in metadata.
         of_others = not package.endswith(_METADATA) and not self._askers.is_of_toolchain(package)
@@ -165,8 +166,7 @@ def _path_of(handle: int) -> str:
     return path if os.path.isabs(path) else ""
 
 
-def _is_there(path: str, ask: Callable[[str], object] = os.lstat) -> bool:
-    """Asks by the function as it is before anybody listens."""
+def _is_there(path: str, ask: Callable[[str], object]) -> bool:
     try:
         ask(path)
     except (OSError, ValueError):

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from batch_export.digest import Digest
+from batch_export.runner import repeated_calls
 from batch_export.runner.asked_about import (
     MissingModules,
     earlier_places,
@@ -37,7 +38,6 @@ from batch_export.runner.listed_folders import Listings, listed_elsewhere
 from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
-from batch_export.runner.restarted_calls import RestartedCalls
 from batch_export.runner.witness import ask, forget_since
 from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
@@ -121,14 +121,14 @@ class LoadedFiles:
         self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
         self._channel = None if self.unseen else channel
         if self._channel is not None:
-            RestartedCalls().begin()
+            repeated_calls.begin()
         listen((*_MADE, "open"), self._hear)
         self._heard.listen()
         if self._channel is None:
             for name in _MADE_UNHEARD:
                 if hasattr(os, name):
                     setattr(os, name, self._noting(getattr(os, name)))
-        sys.meta_path.append(self.missing)
+        self.missing.listen()
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _MADE:
@@ -293,7 +293,7 @@ class LoadedFiles:
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
         """
-        self._heard.missed.update(missing_portions(self._heard.listed))
+        self._heard.missed.update(missing_portions(self._heard.listed, self.missing.extended))
         missed = self.missing.paths | self._heard.missed
         missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in missed}
         asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}

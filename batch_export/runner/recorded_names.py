@@ -14,7 +14,7 @@ from pathlib import Path
 from batch_export.runner.opened import Opened
 from batch_export.runner.spellings import without_ways_up
 from batch_export.runner.system_folders import is_systems_own
-from batch_export.sources.closure import PACKAGE, is_installed, relative_name
+from batch_export.sources.closure import PACKAGE, is_installed, is_of_environment, relative_name
 from batch_export.sources.file_digests import BYTECODE_SUFFIXES, LEFT_BEHIND_SUFFIXES, is_side_file
 from batch_export.sources.module_forms import ModuleStates, module_of
 from batch_export.sources.places import models_dir
@@ -180,7 +180,8 @@ class Names:
             return None
         if is_installed(Path(path)):
             return path if is_missed and not _is_derived(path) else None
-        if path.startswith(self.prefixes) or any(root.startswith(path + os.sep) for root in self.prefixes):
+        is_local = path.startswith(self.prefixes) and not is_of_environment(Path(path), self._roots)
+        if is_local or any(root.startswith(path + os.sep) for root in self.prefixes):
             return None
         return path if self.may_count(path) else None
 

@@ -171,11 +171,16 @@ def _module_file(stem: Path) -> Path | None:
     return None
 
 
-def _is_of_environment(path: Path, homes: Iterable[Path]) -> bool:
-    """Whether a path is in the virtual environment; a project may lie there too, beside what Python put there."""
+def is_of_environment(path: Path, roots: Iterable[Path]) -> bool:
+    """Returns whether a path is in the virtual environment; a project may lie there too, beside what Python put there.
+
+    Args:
+        path: an absolute path.
+        roots: folders of local modules.
+    """
     if sys.prefix == sys.base_prefix or not path.is_relative_to(sys.prefix):
         return False
-    if not any(home.is_relative_to(sys.prefix) for home in homes):
+    if not any(root.is_relative_to(sys.prefix) and path.is_relative_to(root) for root in roots):
         return True
     first, *rest = (*path.relative_to(sys.prefix).parts, "")
     return first in _OF_ENVIRONMENT or (first in _LIBRARIES and rest[0].startswith("python"))
@@ -190,6 +195,6 @@ def relative_name(path: Path, roots: Iterable[Path]) -> str | None:
     if path.is_relative_to(zoo):
         return f"{ZOO_PACKAGE}/{path.relative_to(zoo).as_posix()}"
     homes = [root for root in roots if path.is_relative_to(root) and len(root.parts) > 1]
-    if not homes or _is_of_environment(path, homes) or is_installed(path) or path.is_relative_to(PACKAGE):
+    if not homes or is_of_environment(path, homes) or is_installed(path) or path.is_relative_to(PACKAGE):
         return None
     return path.relative_to(max(homes, key=lambda root: len(root.parts))).as_posix()
