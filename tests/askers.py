@@ -353,6 +353,22 @@ def _outside_appears(path: Path, number: int) -> None:
         (_outside(path) / "1").touch()
 
 
+def _is_opened(path: str) -> bool:
+    try:
+        with open(path, "rb"):
+            return True
+    except OSError:
+        return False
+
+
+def _link_outside_leads_elsewhere(path: Path, number: int) -> None:
+    for name in ("first", "second"):
+        (_outside(path) / name).mkdir(parents=True, exist_ok=True)
+    (_outside(path) / "second" / "1").touch()
+    (_outside(path) / "current").unlink(missing_ok=True)
+    (_outside(path) / "current").symlink_to("first" if number == 1 else "second")
+
+
 ASKERS: dict[str, Asker] = {
     "exists": Asker(_appears, os.path.exists),
     "path_exists": Asker(_appears, Path.exists),
@@ -387,6 +403,16 @@ ASKERS: dict[str, Asker] = {
     "package_over_a_module": Asker(_package_over_it, _import_mine),
     "module_over_a_namespace": Asker(_module_over_a_namespace, _import_part),
     "while_a_clock_rings": Asker(_appears, _exists_while_a_clock_rings),
+    "up_from_the_current_folder": Asker(
+        _outside_appears, lambda path: os.path.exists(os.path.relpath(_outside(path) / "1"))
+    ),
+    "opened_in_vain_above": Asker(_outside_appears, lambda path: _is_opened(os.path.relpath(_outside(path) / "1"))),
+    "link_on_the_way_outside": Asker(
+        _link_outside_leads_elsewhere, lambda path: os.path.exists(_outside(path) / "current" / "1")
+    ),
+    "link_on_the_way_above": Asker(
+        _link_outside_leads_elsewhere, lambda path: os.path.exists(os.path.relpath(_outside(path) / "current" / "1"))
+    ),
     "portion_of_a_namespace": Asker(_portion_appears, _parts_of_a_namespace),
     "portion_of_an_extended_package": Asker(_extended_appears, _parts_of_a_namespace),
     "extension_beside_a_subprocess_module": Asker(

@@ -316,6 +316,13 @@ def handed_on(q: Tensor, k: Tensor) -> Tensor:
     return _masked(q, q.shape[1] % 4 == 0).sum(1) + _masked(k).sum(1)
 
 
+_twice = lambda one, q: q * 2 if one is True else q  # noqa: E731
+
+
+def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
+    return _twice(q.shape[1] > 3, q).sum(1) + k.sum(1)
+
+
 def by_lambda(q: Tensor, k: Tensor) -> Tensor:
     pick = lambda one: q.sum(1) if one is True else k.sum(1)  # noqa: E731
     return pick(q.shape[1] > k.shape[1])
@@ -365,6 +372,7 @@ _BY_IDENTITY = [
     both_by_identity,
     handed_on,
     by_lambda,
+    by_a_lambda_of_the_file,
     OfItsOwn(),
     small_by_identity,
 ]
@@ -391,11 +399,10 @@ def by_match(q: Tensor, k: Tensor) -> Tensor:
     return q.mean(1)
 
 
-_pick = lambda one, q: q * 2 if one is True else q  # noqa: E731
+_pick = eval("lambda one, q: q * 2 if one is True else q")
 
 
-def by_a_lambda_of_the_file(q: Tensor, k: Tensor) -> Tensor:
-    """Its source is no function by itself, so that it cannot be written anew."""
+def by_what_has_no_source(q: Tensor, k: Tensor) -> Tensor:
     return _pick(q.shape[1] > 3, q).sum(1) + k.sum(1)
 
 
@@ -405,12 +412,12 @@ def in_a_chain(q: Tensor, k: Tensor) -> Tensor:
     return q.sum(1) * (2.0 if large is alike is True else 1.0) + k.sum(1)
 
 
-_TOLD = [in_a_chain, by_match, by_a_lambda_of_the_file, among_answers, of_two_sizes, Settings()]
+_TOLD = [in_a_chain, by_match, by_what_has_no_source, among_answers, of_two_sizes, Settings()]
 
 
 @pytest.mark.parametrize("function", _TOLD, ids=lambda one: getattr(one, "__name__", "settings"))
 def test_or_the_line_is_told(function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    with pytest.raises((CaptureError, DynamicShapeError), match=r"test_exporter_equal_sizes.py:\d+"):
+    with pytest.raises((CaptureError, DynamicShapeError), match=r"(test_exporter_equal_sizes.py|<string>):\d+"):
         export(function, tensors(4, 5), dynamic_shapes=AXES)
 
 

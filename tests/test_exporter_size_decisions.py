@@ -325,7 +325,7 @@ def test_the_same_question_in_many_layers_is_one_decision() -> None:
 
 def test_what_python_has_answered_half_is_no_question_any_more() -> None:
     """`and` gives its first part where that is false: the second one was not asked there."""
-    both = lambda x: x.size(0) > 2 and x.size(1) > 3  # noqa: E731
+    both = eval("lambda x: x.size(0) > 2 and x.size(1) > 3")  # which has no source
 
     def half(x: Tensor) -> Tensor:
         return x * 2 if both(x) else x + 1

@@ -169,16 +169,18 @@ def test_the_exported_programs_examples_are_those_given() -> None:
     assert args[0].shape == (1, 6)
 
 
-SMALL_BRANCHES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], str]] = {
-    "equal to 1": (lambda x: x * 2 if x.shape[0] == 1 else x + 1, "n != 1"),
-    "above 1": (lambda x: x * 2 if x.shape[0] > 1 else x + 1, "n > 1"),
+SMALL_BRANCHES: dict[str, tuple[str, str]] = {
+    "equal to 1": ("lambda x: x * 2 if x.shape[0] == 1 else x + 1", "n != 1"),
+    "above 1": ("lambda x: x * 2 if x.shape[0] > 1 else x + 1", "n > 1"),
 }
+"""By name what is asked, by a function without a source that could be written anew, and what holds then."""
 
 
 @pytest.mark.parametrize("name", SMALL_BRANCHES)
 @pytest.mark.parametrize("example", first(1, [3, 1]))
 def test_a_branch_at_one_is_refused_with_its_line(name: str, example: int) -> None:
-    function, condition = SMALL_BRANCHES[name]
+    text, condition = SMALL_BRANCHES[name]
+    function = eval(text)
     with pytest.raises(DynamicShapeError, match=rf"only while `{condition}`.*test_exporter_sizes\.py:\d+"):
         export(Function(function), rows(example), dynamic_shapes=({0: "n"},))
     export(Function(function), rows(3), dynamic_shapes=({0: Dim("n", min=2)},))
@@ -349,10 +351,9 @@ def test_an_equality_that_would_make_wrong_numbers_is_refused(name: str) -> None
 
 
 def test_united_axes_move_together_when_other_guards_are_tried() -> None:
+    function = Function(eval("lambda x, y: x + y if x.shape[0] <= 6 else x - y"))  # which has no source
     with pytest.raises(DynamicShapeError, match=r"only while `n <= 6`"):
-        export(
-            Function(lambda x, y: x + y if x.shape[0] <= 6 else x - y), twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"})
-        )
+        export(function, twice(3, 3), dynamic_shapes=({0: "n"}, {0: "k"}))
 
 
 # Guards ---------------------------------------------------------------------------------------------------------------
@@ -882,6 +883,24 @@ class _TwoQuestions(torch.nn.Module):
         return x * 2 if self.asked(*x.shape) else x + 1
 
 
+TWO_QUESTIONS = (
+    "h % 2 == 1 and w % 2 == 1",
+    "h > 10 and w > 10",
+    "h < 4 and w < 4",
+    "b > 2 and w > 10",
+    "b > 2 and h < 4",
+    "not (h % 2 == 0 or w % 2 == 0)",
+)
+
+
+@pytest.mark.parametrize("asked", first(2, TWO_QUESTIONS))
+def test_a_question_that_the_example_does_not_come_to_is_refused(asked: str) -> None:
+    """A function without a source cannot be written anew."""
+    shapes = ({0: "b", 1: "h", 2: "w"},)
+    with pytest.raises(DynamicShapeError, match=r"holds only while .*test_exporter_sizes\.py"):
+        export(_TwoQuestions(eval(f"lambda b, h, w: {asked}")), (torch.randn(2, 6, 8),), dynamic_shapes=shapes)
+
+
 @pytest.mark.parametrize(
     "asked",
     first(
@@ -889,17 +908,23 @@ class _TwoQuestions(torch.nn.Module):
         [
             lambda b, h, w: h % 2 == 1 and w % 2 == 1,
             lambda b, h, w: h > 10 and w > 10,
-            lambda b, h, w: not (h % 2 == 0 or w % 2 == 0),
             lambda b, h, w: h < 4 and w < 4,
             lambda b, h, w: b > 2 and w > 10,
             lambda b, h, w: b > 2 and h < 4,
         ],
     ),
 )
-def test_a_question_that_the_example_does_not_come_to_is_refused(asked: Callable[[int, int, int], bool]) -> None:
+def test_a_question_of_a_lambda_is_asked_at_every_size(asked: Callable[[int, int, int], bool]) -> None:
     shapes = ({0: "b", 1: "h", 2: "w"},)
-    with pytest.raises(DynamicShapeError, match=r"holds only while .*test_exporter_sizes\.py"):
-        export(_TwoQuestions(asked), (torch.randn(2, 6, 8),), dynamic_shapes=shapes)
+    sizes = ((3, 3, 3), (1, 11, 13), (3, 2, 11), (2, 5, 8), (3, 12, 3), (2, 3, 5), (1, 13, 11))
+    more = [(torch.randn(*size),) for size in sizes]
+    export_and_compare(_TwoQuestions(asked), (torch.randn(2, 6, 8),), *more, dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("example", first(1, [3, 1]))
+def test_a_branch_of_a_lambda_at_one_is_taken_at_one(example: int) -> None:
+    for function in (lambda x: x * 2 if x.shape[0] == 1 else x + 1, lambda x: x * 2 if x.shape[0] > 1 else x + 1):
+        export_and_compare(Function(function), rows(example), rows(1), rows(2), rows(5), dynamic_shapes=({0: "n"},))
 
 
 def test_questions_that_change_nothing_stay_harmless_where_further_axes_differ() -> None:

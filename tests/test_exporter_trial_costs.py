@@ -72,6 +72,27 @@ def test_there_is_time_left_until_all_runs_together_have_taken_long() -> None:
     assert not found.has_time_left
 
 
+def test_several_sizes_that_agree_and_took_long_say_enough_of_larger_ones() -> None:
+    found = costs((10, 8.0))
+    agreeing = found.of_one_guard()
+    for elements, seconds in ((256, 0.5), (512, 0.8), (768, 1.0), (1024, 1.4)):
+        assert not agreeing.say_enough_of(2048)
+        found.note(elements, seconds, has_ended=True)
+        agreeing.elements.append(elements)
+    assert agreeing.say_enough_of(2048)
+    assert not agreeing.say_enough_of(128)
+    assert not found.of_one_guard().say_enough_of(2048)
+
+
+def test_sizes_that_agree_at_once_say_nothing_of_larger_ones() -> None:
+    found = costs((10, 8.0))
+    agreeing = found.of_one_guard()
+    for elements in (256, 512, 768, 1024, 1280):
+        found.note(elements, 0.2, has_ended=True)
+        agreeing.elements.append(elements)
+    assert not agreeing.say_enough_of(2048)
+
+
 def test_two_sizes_that_are_nearly_the_same_say_nothing_of_growth_and_another_one_does() -> None:
     found = TrialCosts()
     for elements, seconds in ((200, 0.1), (1000, 1.4), (1500, 2.0), (1800, 2.4)):

@@ -123,6 +123,8 @@ class Heard:
                 for what in asked_for(frame, self._askers):
                     self.timed[what].update(filter(None, [_path_of(path)]))
                 return ask(*args, **named)
+            if isinstance(path, str | bytes | os.PathLike) and isinstance(named.get("dir_fd"), int):
+                path = os.path.join(_path_of(named["dir_fd"]), os.fsdecode(path))
             self._note(path, frame, self.for_user)
             if isinstance(path, str | bytes | os.PathLike):
                 for what in asked_for(frame, self._askers):
@@ -172,6 +174,11 @@ def _is_there(path: str, ask: Callable[[str], object]) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def as_heard(path: str) -> str:
+    """Returns an absolute path that the kernel told of as it is noted here: without ways up (`proj/../data`)."""
+    return os.path.normpath(path)
 
 
 def absolute(path: str | bytes | os.PathLike[str]) -> str:

@@ -31,7 +31,7 @@ from batch_export.runner.asked_times import orders
 from batch_export.runner.askers import Askers
 from batch_export.runner.audited import listen
 from batch_export.runner.forked_notes import ForkedNotes
-from batch_export.runner.heard import Heard, absolute
+from batch_export.runner.heard import Heard, absolute, as_heard
 from batch_export.runner.kernel_filter import be_watched
 from batch_export.runner.left_behind import is_temporary, left_behind
 from batch_export.runner.listed_folders import Listings, listed_elsewhere
@@ -239,7 +239,7 @@ class LoadedFiles:
         for changed in listings.changed:
             self._unsure(changed, self.changed, CHANGED)
         for name, recorded_as in in_vain.items():
-            is_sought = name in self._heard.opened or self._is_plain(name)
+            is_sought = as_heard(name) in self._heard.opened or self._is_plain(name)
             found |= recorded_as if is_sought or self._counts_elsewhere(name) else {}
         self._sources = found
         if by_path or self.has_started_python or self._uses_path(modules):
@@ -253,15 +253,15 @@ class LoadedFiles:
         """Whether what was asked about outside the roots counts: where the user's own code asked, or where nothing was
         there and it may have been in the place of what was used, or a library asked for that code.
         """
-        if name in self._heard.looked_for:
+        if as_heard(name) in self._heard.looked_for:
             return True
         folder = os.path.realpath(os.path.dirname(name.rstrip(os.sep)))
         is_near = failed or any(folder in (one, os.path.dirname(one)) for one in self._used)
-        is_sought = is_near or (name in self._heard.for_user and self._is_plain(name))
+        is_sought = is_near or (as_heard(name) in self._heard.for_user and self._is_plain(name))
         return is_sought and not was_there
 
     def _name_elsewhere(self, name: str, *, was_there: bool, failed: bool) -> str | None:
-        is_missed = not was_there and name in self._heard.missed
+        is_missed = not was_there and as_heard(name) in self._heard.missed
         if not is_missed and not self._counts_elsewhere(name, was_there=was_there, failed=failed):
             return None
         return self._names.of_elsewhere(name, is_missed=is_missed)

@@ -183,7 +183,9 @@ class Names:
         is_local = path.startswith(self.prefixes) and not is_of_environment(Path(path), self._roots)
         if is_local or any(root.startswith(path + os.sep) for root in self.prefixes):
             return None
-        return path if self.may_count(path) else None
+        if not self.may_count(path):
+            return None
+        return os.path.join(_without_ways_up(folder), file)  # links on the way count
 
     def chosen(self, name: str, real: Path) -> Path:
         """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
@@ -317,6 +319,14 @@ def _holds_others(area: Path, root: Path, other: Path) -> bool:
     """Whether a folder above a root has other projects in it, such as that of another root."""
     is_of_project = area in (root.parent, other) or any((area / name).exists() for name in _OF_PROJECTS)
     return not is_of_project and other.is_relative_to(area)
+
+
+def _without_ways_up(folder: str) -> str:
+    """A folder by where the last way up (`..`) leads, and the names behind it as they are."""
+    before, way_up, rest = f"{folder}{os.sep}".rpartition(f"{os.sep}{os.pardir}{os.sep}")
+    if not way_up:
+        return folder
+    return os.path.join(os.path.realpath(before + way_up), rest).rstrip(os.sep) or os.sep
 
 
 def _ways_up(path: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ Leaves: the functions with such lines, each with its new code.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -51,8 +51,16 @@ def _written(code: CodeType, lines: set[tuple[str, int]], lines_of: LinesOf, wri
     own = {line for file, line in lines if file == code.co_filename}
     if not own or not own.intersection(lines_of(code.co_filename)):
         return None
-    if not own.intersection(line for *_, line in code.co_lines() if line is not None):
+    if not own.intersection(_lines_of(code)):
         return None
     function = function_sources.tree_of(code) if function_sources.is_current(code) else None
     changed = None if function is None else write(function, own)
     return None if changed is None else function_sources.compiled(changed, code)
+
+
+def _lines_of(code: CodeType) -> Iterator[int]:
+    """The lines of a code, and of the functions that it defines."""
+    yield from (line for *_, line in code.co_lines() if line is not None)
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _lines_of(one)

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 
 from batch_export.exporter.capture.counted_pieces import over_places
+from batch_export.exporter.capture.parsed_files import parsed
 from batch_export.exporter.capture.returning_loops import left_by_break
 
+_LAMBDA = "<lambda>"
 _FUTURE = 0x1FF0000
 """The flags of a code by which its file's `from __future__` are known."""
 
@@ -137,6 +139,8 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _source(code: CodeType) -> ast.FunctionDef | None:
     """A function as it is written, with the lines that it has in its file."""
+    if code.co_name == _LAMBDA:
+        return next((one for one in _lambdas(code) if _is_same(_compiled(copy.deepcopy(one), code), code)), None)
     try:
         text = inspect.getsource(code)
         is_inside = text[:1].isspace()
@@ -146,6 +150,17 @@ def _source(code: CodeType) -> ast.FunctionDef | None:
     ast.increment_lineno(tree, code.co_firstlineno - 1 - is_inside)
     found = next((one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)), None)
     return found if found is not None and found.name == code.co_name else None
+
+
+def _lambdas(code: CodeType) -> Iterator[ast.FunctionDef]:
+    """Functions that return what the lambdas do which begin at a code's line."""
+    tree = parsed(code.co_filename)
+    for one in ast.walk(tree) if tree is not None else ():
+        if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno:
+            own = copy.deepcopy(one)
+            returned = ast.copy_location(ast.Return(own.body), own.body)
+            made = ast.FunctionDef(name=_LAMBDA, args=own.args, body=[returned], decorator_list=[])
+            yield ast.copy_location(made, one)
 
 
 def _is_same(made: CodeType | None, code: CodeType) -> bool:

@@ -70,6 +70,11 @@ def is_users(file: str) -> bool:
     return not file.startswith(_STANDARD_LIBRARY) or "site-packages" in file
 
 
+def is_generated(file: str) -> bool:
+    """Whether code has no file, and is neither Python's own nor torch's: what somebody has made by `eval` or `exec`."""
+    return file.startswith("<") and not file.startswith(("<frozen ", "<eval_with_key"))
+
+
 def is_torchs(file: str) -> bool:
     """Whether a source file belongs to torch or this exporter."""
     return file.startswith((_TORCH, OWN_SOURCES))

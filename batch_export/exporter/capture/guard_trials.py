@@ -326,7 +326,8 @@ class Trials:
             expression: the guard that is false there, if there is one.
 
         Where the program fails at large sizes already, larger ones are left alone: they would say no more, and what a
-        model computes may grow with the square of a size.
+        model computes may grow with the square of a size. Once several agree and took long together, only sizes of
+        fewer elements than these are tried.
         """
         known = [point for point in points if self._key(point) in self._known]
         far = chosen_points.far_of(expression)
@@ -334,17 +335,22 @@ class Trials:
         further = chosen_points.of_each_kind(points, expression, self._symbols, self.resizing.example)
         chosen = [*several, *chosen_points.whole(points, expression), *further, *known]
         found: list[tuple[Point, Trial]] = []
-        failing = math.inf
+        failing, agreeing = math.inf, self._costs.of_one_guard()
         for point in chosen:
             sizes = {**self.resizing.example, **point}
             elements = self.resizing.elements(sizes)
-            if elements > failing and self._is_far(point) and self._key(point) not in self._known:
+            is_new = self._key(point) not in self._known
+            if is_new and elements > failing and self._is_far(point):
+                continue
+            if is_new and agreeing.say_enough_of(elements):
                 continue
             trial = self.at(point)
             if trial is not None:
                 found.append((point, trial))
             if trial is not None and trial.outcome is Outcome.FAILS:
                 failing = min(failing, elements)
+            elif trial is not None and trial.outcome is Outcome.AGREES and elements:
+                agreeing.elements.append(elements)
         return list({self._key(point): (point, trial) for point, trial in found}.values())
 
     def at_others(self, points: Sequence[Point]) -> list[tuple[Point, Trial]]:

@@ -22,6 +22,7 @@ from unittest.mock import patch
 import torch
 
 from batch_export.exporter.capture import function_sources
+from batch_export.exporter.capture.guard_sources import is_generated
 from batch_export.exporter.capture.kinds import reached
 from batch_export.exporter.capture.own_attributes import modules_of
 from batch_export.exporter.capture.rewritten_code import rewritten
@@ -71,7 +72,7 @@ def _modules_compared() -> Iterator[None]:
 def _comparing(module: torch.nn.Module) -> Iterator[tuple[FunctionType, tuple[int, ...]]]:
     """The functions that compare so; of installed packages those in the files of the model's forwards."""
     files = set(_files_of_forwards(module))
-    for function in reached(module):
+    for function in reached(module, with_generated=True):
         file = function.__code__.co_filename
         if (file in files or not _PACKAGES.search(file)) and (lines := _lines(function.__code__)):
             yield function, lines
@@ -86,9 +87,11 @@ def _files_of_forwards(module: torch.nn.Module) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _lines(code: CodeType) -> tuple[int, ...]:
-    """Where code compares with such a constant by identity, or what is the user's own with anything but a constant."""
+    """Where code compares with such a constant by identity, or what is in a file of the user's own with anything else
+    but a constant.
+    """
     found: list[int] = []
-    is_users_own = not _PACKAGES.search(code.co_filename)
+    is_users_own = not _PACKAGES.search(code.co_filename) and not is_generated(code.co_filename)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found += _lines(inner)

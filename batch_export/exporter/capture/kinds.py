@@ -18,20 +18,27 @@ from typing import Any
 import torch
 
 from batch_export.exporter.capture import class_reads
-from batch_export.exporter.capture.guard_sources import is_users
+from batch_export.exporter.capture.guard_sources import is_generated, is_users
 from batch_export.exporter.capture.kind_answers import TOLD
 from batch_export.exporter.capture.own_attributes import modules_of
 
+_IN_ONE = 256
+"""In how large a list or mapping functions are looked for."""
 
-def reached(module: torch.nn.Module) -> Iterator[FunctionType]:
+
+def reached(module: torch.nn.Module, *, with_generated: bool = False) -> Iterator[FunctionType]:
     """The functions that a module's code may come to.
 
-    Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, and
-    of files that are not installed also classes and modules.
+    Those of its classes and of what its modules hold, and of what these see as globals and in closures: functions, also
+    in a list or a mapping (`ACTIVATIONS["swish"]`), and of files that are not installed also classes and modules.
+
+    Args:
+        module: the module.
+        with_generated: whether those without a file are some (`eval`, `exec`).
     """
     modules = modules_of(module)
     held = [one for _, owner in modules for one in vars(owner).values()]
-    return _reached(held, (type(owner) for _, owner in modules))
+    return _reached(held, (type(owner) for _, owner in modules), with_generated=with_generated)
 
 
 def reached_by_loaded_classes() -> Iterator[FunctionType]:
@@ -45,7 +52,7 @@ def reached_by_loaded_classes() -> Iterator[FunctionType]:
     return _reached([], found)
 
 
-def _reached(pending: list[object], kinds: Iterable[type]) -> Iterator[FunctionType]:
+def _reached(pending: list[object], kinds: Iterable[type], *, with_generated: bool = False) -> Iterator[FunctionType]:
     for kind in dict.fromkeys(base for one in kinds for base in one.__mro__):
         pending += vars(kind).values()
     seen: set[int] = set()
@@ -58,7 +65,8 @@ def _reached(pending: list[object], kinds: Iterable[type]) -> Iterator[FunctionT
         if kind is FunctionType:
             if id(one) in seen:
                 continue
-            if not is_users(one.__code__.co_filename):
+            file = one.__code__.co_filename
+            if not is_users(file) and not (with_generated and is_generated(file)):
                 if (wrapped := vars(one).get("__wrapped__")) is not None:  # `@torch.no_grad()` and its like
                     pending.append(wrapped)
                 continue
@@ -76,6 +84,9 @@ def _reached(pending: list[object], kinds: Iterable[type]) -> Iterator[FunctionT
             pending.append(one.__func__)
         elif issubclass(kind, functools.partial):
             pending.append(one.func)
+        elif kind in (dict, list, tuple):
+            inner = (one.values() if kind is dict else one) if len(one) <= _IN_ONE else ()
+            pending += [value for value in [*inner] if isinstance(value, (FunctionType, functools.partial))]
         else:
             lead_nowhere.add(kind)
 

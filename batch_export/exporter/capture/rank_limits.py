@@ -26,6 +26,7 @@ _SQUEEZES = frozenset(
     for name in ("squeeze", "squeeze_", "squeeze_copy")
     for overload in ("default", "dim", "dims")
 )
+_IN_PLACE = frozenset((aten.squeeze_.default, aten.squeeze_.dim, aten.squeeze_.dims))
 _TRIED = range(1, 65)
 """Sizes of one axis at which an expression of it may be 1, if it is not known which of them are different; of several
 axes, the first few of each.
@@ -86,17 +87,18 @@ def _kept_sizes(program: torch.export.ExportedProgram) -> dict[sympy.Basic, str]
         nodes = module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ()
         for node in nodes:
             if node.target in _SQUEEZES:
-                for size in _kept(node, is_way=module is not program.graph_module):
+                for size in _kept(node, is_in_place=node.target in _IN_PLACE and module is program.graph_module):
                     found.setdefault(size, source_location(node) or "")
     return found
 
 
-def _kept(node: torch.fx.Node, *, is_way: bool) -> Iterator[sympy.Basic]:
+def _kept(node: torch.fx.Node, *, is_in_place: bool) -> Iterator[sympy.Basic]:
     """Free sizes of the axes that a squeeze was asked to drop, and that a file keeps.
 
     Args:
         node: the squeeze.
-        is_way: whether it stands on one of two ways.
+        is_in_place: whether it changes its argument on no way of two: torch drops the axes then that the example has
+            as 1, and as 1 alone.
     """
     source = node.args[0]
     value = source.meta.get("val") if isinstance(source, torch.fx.Node) else None
@@ -105,7 +107,7 @@ def _kept(node: torch.fx.Node, *, is_way: bool) -> Iterator[sympy.Basic]:
     given: Any = node.args[1] if len(node.args) > 1 else range(value.dim())
     axes = [given] if isinstance(given, int) else list(given)
     left = node.meta.get("val")
-    if is_way and isinstance(left, torch.Tensor) and value.dim() - left.dim() == len(axes):
+    if not is_in_place and isinstance(left, torch.Tensor) and value.dim() - left.dim() == len(axes):
         return  # on a way on which they are 1 all of them are dropped
     for axis in axes:
         size: Any = value.shape[axis] if value.dim() else 1

@@ -23,6 +23,10 @@ _LONG = 5.0
 """For how long a run may be likely to compute, by how long others did, for it to be tried."""
 _ENOUGH = 20.0
 """For how long runs may compute together without those that are not due to all being left out."""
+_AGREEING, _TOGETHER = 4, 3.0
+"""At how many sizes at which one guard is false model and program agree, and for how long runs there compute together,
+before further ones of more elements are left alone.
+"""
 _TELLING, _TIMES = 0.3, 1.5
 """How long the larger one of two runs has to compute, and with how many times the elements, to tell of others."""
 _STEEPEST = 2.0
@@ -73,6 +77,10 @@ class TrialCosts:
         """Whether all runs together have not taken long."""
         return self.total < _ENOUGH
 
+    def of_one_guard(self) -> Agreeing:
+        """What agrees at sizes at which one guard is false, of which none is run yet."""
+        return Agreeing(self, self.total)
+
     def note(self, elements: int, seconds: float, *, has_ended: bool) -> None:
         """What a run took."""
         self.total += seconds
@@ -102,3 +110,23 @@ class TrialCosts:
         if most == self.doubted and grows > 2 * _STEEPEST:  # no model grows so
             return 0.0
         return self.seconds[most] * float((elements / most) ** min(grows, _STEEPEST))
+
+
+@dataclass(slots=True)
+class Agreeing:
+    """Runs at sizes at which one guard is false, as far as program and model agree there.
+
+    Attributes:
+        costs: what all runs took.
+        begun: what those took that were before this guard's first.
+        elements: those of the inputs of each run.
+    """
+
+    costs: TrialCosts
+    begun: float
+    elements: list[int] = field(default_factory=list)
+
+    def say_enough_of(self, elements: int) -> bool:
+        """Whether several agree and took long together, so that one of so many elements need not be run."""
+        has_several = len(self.elements) >= _AGREEING
+        return has_several and elements > min(self.elements) and self.costs.total - self.begun > _TOGETHER
