@@ -215,6 +215,11 @@ def _parts_of_a_namespace(path: Path) -> list[str]:
     return sorted(one.name for one in pkgutil.iter_modules(parts.__path__))
 
 
+def _folders_of_a_package(path: Path) -> int:
+    sys.path += [str(path / "first"), str(path / "second")]
+    return len(importlib.import_module(f"{path.name}_parts").__path__)
+
+
 def _extended_appears(path: Path, number: int) -> None:
     _portion_appears(path, number)
     text = "__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n"
@@ -415,6 +420,7 @@ ASKERS: dict[str, Asker] = {
     ),
     "portion_of_a_namespace": Asker(_portion_appears, _parts_of_a_namespace),
     "portion_of_an_extended_package": Asker(_extended_appears, _parts_of_a_namespace),
+    "folders_of_an_extended_package": Asker(_extended_appears, _folders_of_a_package),
     "extension_beside_a_subprocess_module": Asker(
         _extension_beside_it,
         lambda path: subprocess.run([sys.executable, "-c", f"import {path.name}_mine"], capture_output=True).returncode,

@@ -51,6 +51,8 @@ class MissingModules:
         """
         self.extended: set[str] = notes.shared("extended packages")
         """Packages with a file whose folders are those of their name in the whole path (`pkgutil.extend_path`)."""
+        self.extended_by_user: set[str] = notes.shared("packages that the user extended")
+        """Those among them that the user's own code extends."""
 
     def listen(self) -> None:
         """Starts to hear of what nobody finds, and of packages that are extended; there is no way to stop."""
@@ -60,6 +62,8 @@ class MissingModules:
         @functools.wraps(own)
         def extended(path: Any, name: str) -> Any:
             self.extended.add(name)
+            if self._askers.is_users_own(sys._getframe(1)):
+                self.extended_by_user.add(name)
             return own(path, name)
 
         pkgutil.extend_path = extended
@@ -85,12 +89,13 @@ def _may_get_more(package: str) -> bool:
     return not isinstance(file, str) or is_installed(os.path.abspath(file))
 
 
-def missing_portions(listed: Collection[str], extended: Collection[str] = ()) -> set[str]:
+def missing_portions(listed: Collection[str], extended: Collection[str] = (), always: Collection[str] = ()) -> set[str]:
     """Returns where packages without a file (namespaces) would have one more portion, of those that were listed.
 
     Args:
         listed: the folders whose listings count.
         extended: packages with a file that have portions as well, by name.
+        always: those among them that count whether they were listed or not.
     """
     found: set[str] = set()
     for name, module in [*sys.modules.items()]:
@@ -98,7 +103,7 @@ def missing_portions(listed: Collection[str], extended: Collection[str] = ()) ->
         if folders is None or (getattr(module, "__file__", None) is not None and name not in extended):
             continue
         portions = {os.path.abspath(one) for one in folders}
-        if portions.isdisjoint(listed):
+        if name not in always and portions.isdisjoint(listed):
             continue
         parent, _, last = name.rpartition(".")
         entries = getattr(sys.modules.get(parent), "__path__", ()) if parent else sys.path

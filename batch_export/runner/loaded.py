@@ -293,7 +293,8 @@ class LoadedFiles:
         Args:
             failed: whether the step failed: what it asked about in vain counts anywhere then.
         """
-        self._heard.missed.update(missing_portions(self._heard.listed, self.missing.extended))
+        extended = self.missing.extended, self.missing.extended_by_user
+        self._heard.missed.update(missing_portions(self._heard.listed, *extended))
         missed = self.missing.paths | self._heard.missed
         missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in missed}
         asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}
