@@ -20,6 +20,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from batch_export.exporter.capture.free_sequences import FreeSequence, Size
+from batch_export.exporter.capture.hit_loops import are_places
 
 _SPLITS = (Tensor.split, torch.split, Tensor.split_with_sizes, torch.split_with_sizes)
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -157,8 +158,8 @@ def lists_of_data(made: list[object]) -> Iterator[None]:
     def either(own: Callable[[Tensor], list[Any]]) -> Callable[[Tensor], Any]:
         def tolist(self: Tensor) -> Any:
             length: Any = self.shape[0] if self.dim() == 1 else 0
-            if self.dtype not in _WHOLE or not isinstance(length, torch.SymInt) or not length.node.has_hint():
-                return own(self)  # one without a hint is no axis: how many there are, the data say
+            if self.dtype not in _WHOLE or not isinstance(length, torch.SymInt) or are_places(self, own):
+                return own(self)
             lengths = FreeLengths(self.clone(), own)  # what is written to it later is not in the list
             made.append(lengths)
             return lengths

@@ -103,6 +103,7 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
                 return own_list(self)
             return _Numbers(self, found, lambda places: iter(own_list(places)), seen)
 
+        listed.are_places = lambda tensor: bool(seen.found) and tensor in seen.found  # type: ignore[attr-defined]
         return listed
 
     tensors.__iter__ = iterated
@@ -122,6 +123,17 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
             kind.tolist = own_list
     if seen.ended:
         raise seen.ended[0]
+
+
+def are_places(tensor: Tensor, listing: Callable[[Tensor], Any]) -> bool:
+    """Whether a tensor is the places of what is not zero.
+
+    Args:
+        tensor: of which a list is asked for.
+        listing: the `tolist` of its kind, as `hit_loops` has it.
+    """
+    known: Callable[[Tensor], bool] | None = getattr(listing, "are_places", None)
+    return known is not None and known(tensor)
 
 
 class _Finding(TorchFunctionMode):
