@@ -366,6 +366,27 @@ def _is_opened(path: str) -> bool:
         return False
 
 
+def _is_loaded(path: str) -> bool:
+    import numpy as np  # lazy: one child of many needs it
+
+    try:
+        np.load(path)
+    except FileNotFoundError:
+        return False
+    except Exception:  # there is nothing in it
+        return True
+    return True
+
+
+def _asked_within(path: Path) -> bool:
+    before = os.getcwd()
+    os.chdir(_outside(path) / "current")
+    try:
+        return os.path.exists("1")
+    finally:
+        os.chdir(before)
+
+
 def _link_outside_leads_elsewhere(path: Path, number: int) -> None:
     for name in ("first", "second"):
         (_outside(path) / name).mkdir(parents=True, exist_ok=True)
@@ -417,6 +438,10 @@ ASKERS: dict[str, Asker] = {
     ),
     "link_on_the_way_above": Asker(
         _link_outside_leads_elsewhere, lambda path: os.path.exists(os.path.relpath(_outside(path) / "current" / "1"))
+    ),
+    "entered_by_a_link_outside": Asker(_link_outside_leads_elsewhere, _asked_within),
+    "read_in_vain_above_for_the_user": Asker(
+        _link_outside_leads_elsewhere, lambda path: _is_loaded(os.path.relpath(_outside(path) / "current" / "1"))
     ),
     "portion_of_a_namespace": Asker(_portion_appears, _parts_of_a_namespace),
     "portion_of_an_extended_package": Asker(_extended_appears, _parts_of_a_namespace),

@@ -28,8 +28,8 @@ from batch_export.sources.asked import ALTERED, CHANGED
 
 _LISTINGS = ("os.listdir", "os.scandir")
 _REMOVALS = ("os.remove", "os.rmdir", "os.rename")
-_QUESTIONS = ("stat", "fstat", "lstat", "access", "readlink")
-"""Functions of `os` by which code asks about one path; those of `os.path` and `pathlib` call them."""
+_QUESTIONS = ("stat", "fstat", "lstat", "access", "readlink", "chdir")
+"""Functions of `os` by which code asks about one path, or goes there; those of `os.path` and `pathlib` call them."""
 _METADATA = (".dist-info", ".egg-info")
 
 

@@ -190,14 +190,13 @@ class Names:
     def chosen(self, name: str, real: Path) -> Path:
         """The path that leads to the same choice next time: a link's own, unless packages are linked into a folder."""
         path = Path(name)
-        if (
-            name == str(real)
-            or is_installed(path)
-            or ".." in path.parts
-            or (not self._is_in_root(path) and self._is_in_root(real))
-        ):
+        goes_up = os.pardir in path.parts
+        if goes_up:
+            path = Path(_without_ways_up(os.path.dirname(name)), os.path.basename(name))
+        if str(path) == str(real) or is_installed(path):
             return real
-        return path
+        leads_in = self._is_in_root(real) and (goes_up or not self._is_in_root(path))
+        return real if leads_in else path
 
     def _is_in_root(self, path: Path) -> bool:
         return str(path).startswith(self.prefixes)
