@@ -60,7 +60,5 @@ def _written(code: CodeType, lines: set[tuple[str, int]], lines_of: LinesOf, wri
 
 def _lines_of(code: CodeType) -> Iterator[int]:
     """The lines of a code, and of the functions that it defines."""
-    yield from (line for *_, line in code.co_lines() if line is not None)
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            yield from _lines_of(one)
+    for one in (code, *function_sources.codes_within(code)):
+        yield from (line for *_, line in one.co_lines() if line is not None)

@@ -103,7 +103,7 @@ def _compiled(
         whole = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
-    for part in _codes(whole):
+    for part in codes_within(whole):
         if part.co_name == code.co_name and part.co_freevars == code.co_freevars:
             return _qualified(part, part.co_qualname, code.co_qualname)
     return None
@@ -130,11 +130,12 @@ _MADE: dict[int, tuple[CodeType, ast.FunctionDef]] = {}
 _MOST = 2048
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """The codes of the functions that a code defines, and of those that these define."""
     for one in code.co_consts:
         if isinstance(one, CodeType):
             yield one
-            yield from _codes(one)
+            yield from codes_within(one)
 
 
 def _source(code: CodeType) -> ast.FunctionDef | None:
