@@ -26,7 +26,8 @@ from batch_export.sources.recorded import PASSING, changes, current_digest, firs
 CODE = """
 import json, sys
 from pathlib import Path
-from batch_export.runner.loaded import LoadedFiles, installed_modules
+from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.module_files import installed_modules
 
 root = Path(sys.argv[1])
 sys.path[:0] = [str(root), str(root / ".venv/lib/python3.11/site-packages")]
@@ -73,12 +74,12 @@ OWN = """
 import sys
 from pathlib import Path
 import batch_export.errors
-from batch_export.runner import loaded
+from batch_export.runner import digests_of_opened, loaded
 
 root = Path(batch_export.__file__).parents[1]
 asked = []
-known = loaded.content_digest
-loaded.content_digest = lambda path: asked.append(str(path)) or known(path)
+known = digests_of_opened.content_digest
+digests_of_opened.content_digest = lambda path: asked.append(str(path)) or known(path)
 watched = loaded.LoadedFiles([root], [root / "outputs"])
 assert not any("batch_export/" in name for name, _ in watched.sources())
 assert not any("batch_export/" in path for path in asked), asked

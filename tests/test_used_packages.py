@@ -12,7 +12,7 @@ import pytest
 from batch_export.action import ActionResult
 from batch_export.runner.asked_about import MissingModules, earlier_packages
 from batch_export.runner.askers import Askers
-from batch_export.runner.loaded import file_of
+from batch_export.runner.module_files import file_of
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.used_packages import UsedPackages

@@ -16,7 +16,8 @@ from batch_export.runner.asked_about import earlier_packages, in_added_folders, 
 from batch_export.runner.asked_distributions import AskedDistributions
 from batch_export.runner.askers import Askers
 from batch_export.runner.forked_notes import ForkedNotes
-from batch_export.runner.loaded import LoadedFiles, file_of
+from batch_export.runner.loaded import LoadedFiles
+from batch_export.runner.module_files import file_of
 from batch_export.runner.preloaded import Preloaded
 from batch_export.runner.read_variables import ReadVariables
 from batch_export.runner.used_packages import UsedPackages

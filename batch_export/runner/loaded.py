@@ -1,24 +1,19 @@
 """Which files a child has really used: local modules, whatever was opened for reading, asked about or listed. Like a
 depfile.
 
-Roots and notes arrive, `(name, digest)` and `(name, state)` pairs leave. Installed in a child before the model's
-builder runs; it watches and never forbids anything. The notes are the kernel's (`witness.py`); where it gives none,
-they are those of Python's audit hook and of the files mapped into memory.
+Roots and what was noted of this process (`watching.py`) arrive, `(name, digest)` and `(name, state)` pairs leave.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from batch_export.digest import Digest
-from batch_export.runner import repeated_calls
 from batch_export.runner.asked_about import (
     MissingModules,
     earlier_places,
@@ -29,37 +24,23 @@ from batch_export.runner.asked_about import (
 )
 from batch_export.runner.asked_times import orders
 from batch_export.runner.askers import Askers
-from batch_export.runner.audited import listen
+from batch_export.runner.digests_of_opened import DigestsOfOpened
 from batch_export.runner.forked_notes import ForkedNotes
-from batch_export.runner.heard import Heard, absolute, as_heard
-from batch_export.runner.kernel_filter import be_watched
+from batch_export.runner.heard import Heard, as_heard
 from batch_export.runner.left_behind import is_temporary, left_behind
-from batch_export.runner.listed_folders import Listings, listed_elsewhere
-from batch_export.runner.opened import Notes, Opened, Stamp, mapped_files, stamp_of
+from batch_export.runner.listed_folders import Listings
+from batch_export.runner.module_files import file_of, module_files, real_folder
 from batch_export.runner.opened_of_packages import OpenedOfPackages
 from batch_export.runner.recorded_names import Names
-from batch_export.runner.witness import ask, forget_since
+from batch_export.runner.watching import Watching
 from batch_export.sources import path_shape
 from batch_export.sources.asked import ABSENT, How, leads_on, target_of
 from batch_export.sources.closure import is_installed, relative_name
-from batch_export.sources.file_digests import LEFT_BEHIND_SUFFIXES, content_digest
+from batch_export.sources.file_digests import LEFT_BEHIND_SUFFIXES
 from batch_export.sources.module_forms import ModuleStates, module_of
-from batch_export.sources.recorded import (
-    CHANGED,
-    METADATA_OF,
-    MODULES_OF,
-    PASSING,
-    PATH,
-    UNREADABLE,
-    current_digest,
-    in_root,
-)
+from batch_export.sources.recorded import METADATA_OF, MODULES_OF, PATH, current_digest, in_root
 
-_MADE = ("os.mkdir", "os.rename", "os.link", "os.symlink")
-_MADE_UNHEARD = ("mkfifo", "mknod")
-"""Functions of `os` that make something and raise no event."""
 _NO_NAMES = ("", os.curdir, os.pardir)
-_NAMELESS = getattr(os, "O_TMPFILE", 0)
 
 
 class LoadedFiles:
@@ -84,33 +65,41 @@ class LoadedFiles:
         self._roots = tuple(root for root in roots if len(root.parts) > 1)
         self._avoided = tuple(ignored[:1])
         self._names = Names(self._roots, ignored)
-        self._notes = Notes(self._names.is_ignored)
         self._askers = askers or Askers(())
         self.missing = MissingModules(self._askers, notes)
         """The modules that were looked for in vain."""
-        self._asked: dict[tuple[str, How], str] = {}
-        self._sought: Collection[str] = ()
         self._sources: dict[str, Digest] = {}
-        self._opened_last: Mapping[str, Opened] = {}
         self._used: set[str] = set()
         """What is recorded, without links."""
         self._heard = Heard(self._askers, notes)
+        self._watching = Watching(self._roots, self._names, self._heard)
+        self._digests = DigestsOfOpened()
         self._installed = set(installed)
         self._nameless: set[str] = set()
         """Files that no result names, such as our own."""
-        self._channel: socket.socket | None = None
-        self._told: set[str] = set()
         self._of_packages = OpenedOfPackages()
         self.of_packages: frozenset[str] = frozenset()
         """Files of installed packages that other processes opened, and data that this one did, as told by `sources`."""
-        self.has_started_python = False
+
+    @property
+    def has_started_python(self) -> bool:
         """Whether another process executed Python, which looks for modules by itself."""
-        self.unseen = ""
+        return self._watching.has_started_python
+
+    @property
+    def unseen(self) -> str:
         """Why files may be missed that Python does not open itself; empty when none is."""
-        self.changed: list[str] = []
+        return self._watching.unseen
+
+    @property
+    def changed(self) -> list[str]:
         """Files found to have changed since they were read, each once."""
-        self.passing: list[str] = []
+        return self._digests.changed
+
+    @property
+    def passing(self) -> list[str]:
         """Pipes and devices that were read, each once."""
+        return self._digests.passing
 
     def watch(self, channel: socket.socket | None = None) -> None:
         """Starts watching; there is no way to stop.
@@ -118,48 +107,8 @@ class LoadedFiles:
         Args:
             channel: leads to the process that hears what the kernel says; None: there is no such process.
         """
-        self.unseen = be_watched(channel) if channel is not None else "children are not forked here"
-        self._channel = None if self.unseen else channel
-        if self._channel is not None:
-            repeated_calls.begin()
-        listen((*_MADE, "open"), self._hear)
-        self._heard.listen()
-        if self._channel is None:
-            for name in _MADE_UNHEARD:
-                if hasattr(os, name):
-                    setattr(os, name, self._noting(getattr(os, name)))
+        self._watching.begin(channel)
         self.missing.listen()
-
-    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _MADE:
-            if self._channel is None:
-                self._note_made(event, arguments)
-        elif event == "open":
-            path, _, flags = arguments
-            if not isinstance(path, str | bytes | os.PathLike):
-                return
-            if (flags or 0) & _NAMELESS == _NAMELESS != 0:
-                return
-            if (flags or 0) & getattr(os, "O_DIRECTORY", 0):
-                self._heard.listings[absolute(path)] += 1
-            elif self._channel is None:
-                self._notes.add(absolute(path), flags or 0)
-
-    def _noting(self, make: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(make)
-        def noted(path: str | bytes | os.PathLike[str], *rest: int, dir_fd: int | None = None, **named: int) -> None:
-            if dir_fd is None:
-                self._notes.make(absolute(path))
-            make(path, *rest, dir_fd=dir_fd, **named)
-
-        return noted
-
-    def _note_made(self, event: str, arguments: tuple[Any, ...]) -> None:
-        *paths, folder = [one for one in arguments if isinstance(one, str | bytes | os.PathLike)] or [""]
-        if any(isinstance(one, int) and one >= 0 for one in arguments[2:]):
-            return  # relative to folders that are open
-        source = absolute(paths[0]) if event in ("os.rename", "os.link") and paths else ""
-        self._notes.make(absolute(folder), source, replaces=event == "os.rename")
 
     def modules(self) -> dict[str, str]:
         """Returns the local modules: name -> file."""
@@ -193,22 +142,23 @@ class LoadedFiles:
             by_path: whether it counts in any case of what folders and archives the path is made.
             failed: whether the step failed, which a file that is there by then may mend.
         """
-        opened = self._opened_last = self._opened()
+        opened = self._watching.look()
+        exactly = self._watching.is_by_kernel
         self._used.clear()
         found: dict[str, Digest] = {}
-        folders = cache(_real_folder)  # thousands of modules lie in some hundred folders
-        modules = _module_files()
+        folders = cache(real_folder)  # thousands of modules lie in some hundred folders
+        modules = module_files()
         located = {*modules, *sought} - self._installed
         homes = ((*folders(os.path.dirname(name)), os.path.basename(name)) for name in located)
         self._names.find_by(os.path.join(real, file) for real, installed, file in homes if not installed)
         in_vain: dict[str, dict[str, Digest]] = {}
         data = self._of_packages.look(opened, modules, lambda folder: folders(folder)[0])
-        self.of_packages |= data
+        self.of_packages = self._watching.of_packages | data
         for name, spelled in self._of_packages.unlisted.items():
             note = opened.get(spelled)
             if name.endswith(LEFT_BEHIND_SUFFIXES) and not (note and note.is_data()):
                 continue
-            if digest := self._digest(Path(name), note):
+            if digest := self._digests.of(Path(name), note, opened.get(name), exactly=exactly):
                 found[name] = digest
         for name in sorted((modules | opened.keys()) - self._installed - self._nameless):
             if not self._names.may_count(name, opened.get(name)):
@@ -226,7 +176,7 @@ class LoadedFiles:
                 if name == str(path):
                     self._nameless.add(name)
                 continue
-            digest = self._digest(path, opened.get(name))
+            digest = self._digests.of(path, opened.get(name), opened.get(str(path)), exactly=exactly)
             recorded_as = dict.fromkeys(filter(None, (recorded, self._names.of_project(path))), digest)
             if digest == ABSENT and not failed and recorded.startswith(os.sep):
                 in_vain[name] = recorded_as
@@ -237,7 +187,7 @@ class LoadedFiles:
         found |= listings.digests(self._heard.listed) | listings.digests(searched, METADATA_OF)
         self._used |= listings.used
         for changed in listings.changed:
-            self._unsure(changed, self.changed, CHANGED)
+            self._digests.note_change(changed)
         for name, recorded_as in in_vain.items():
             is_sought = as_heard(name) in self._heard.opened or self._is_plain(name)
             found |= recorded_as if is_sought or self._counts_elsewhere(name) else {}
@@ -267,7 +217,7 @@ class LoadedFiles:
         return self._names.of_elsewhere(name, is_missed=is_missed)
 
     def _is_written(self, name: str) -> bool:
-        note = self._opened_last.get(name)
+        note = self._watching.opened.get(name)
         return note is not None and note.wrote
 
     def _is_plain(self, name: str) -> bool:
@@ -297,11 +247,13 @@ class LoadedFiles:
         self._heard.missed.update(missing_portions(self._heard.listed, *extended))
         missed = self.missing.paths | self._heard.missed
         missing: dict[tuple[str, How], str] = {(path, "kind"): ABSENT for path in missed}
-        asked = {one: state for one, state in (missing | self._asked).items() if not self._names.is_of_run(one[0])}
+        asked = {
+            one: state for one, state in (missing | self._watching.asked).items() if not self._names.is_of_run(one[0])
+        }
         chosen = self._links_to_what_was_used()
         found = states(
             asked,
-            self._opened_last,
+            self._watching.opened,
             self._sources,
             lambda name, is_data: (
                 chosen.get(name)
@@ -311,7 +263,7 @@ class LoadedFiles:
         )
         near = states(
             asked,
-            self._opened_last,
+            self._watching.opened,
             self._sources,
             lambda name, is_data: self._names.of_asked_near(name, is_data=is_data),
         )
@@ -319,7 +271,7 @@ class LoadedFiles:
         for what, paths in self._heard.timed.items():
             timed = {path: name for path in paths if (name := self._name_of_timed(path)) is not None}
             in_order.update((timed[path], state) for path, state in orders(timed, what))
-        made = left_behind(self._opened_last, self._sought, self._name_of_made, self._roots)
+        made = left_behind(self._watching.opened, self._watching.sought, self._name_of_made, self._roots)
         names = {name for name, digest in self._sources.items() if digest != ABSENT}
         local = self.modules()
         elsewhere = packages_without_file(local, file_of) | earlier_places(local)
@@ -348,12 +300,12 @@ class LoadedFiles:
 
     def used(self) -> list[str]:
         """Returns the paths that were opened and may count, those that were made included; after `sources`."""
-        opened = ((path, note) for path, note in self._opened_last.items() if path not in self._installed)
+        opened = ((path, note) for path, note in self._watching.opened.items() if path not in self._installed)
         return [path for path, note in opened if self._names.may_count(path, note)]
 
     def opened(self) -> Collection[str]:
         """Returns all paths that were opened, the system's own included; after `sources`."""
-        return self._opened_last.keys()
+        return self._watching.opened.keys()
 
     def _links_to_what_was_used(self) -> dict[str, str]:
         """The links outside the roots that were read, and lead to what was then used by its own name: path -> name.
@@ -363,7 +315,7 @@ class LoadedFiles:
         folders = {str(folder) for name in self._used for folder in (Path(name), *Path(name).parents)}
         folders -= {str(folder) for root in self._roots for folder in (root, *root.parents)}
         found: dict[str, str] = {}
-        for (name, _), state in self._asked.items():
+        for (name, _), state in self._watching.asked.items():
             if not leads_on(state) or name.startswith(self._names.prefixes):
                 continue
             folder, file = os.path.split(name.rstrip(os.sep))
@@ -375,98 +327,4 @@ class LoadedFiles:
 
     def set_aside(self) -> None:
         """Says that what was opened since `sources` was called last was not opened for the model."""
-        if self._channel is not None:
-            forget_since(self._channel)
-        else:
-            self._notes.rewind()
-
-    def _opened(self) -> Mapping[str, Opened]:
-        if self._channel is not None:
-            told = ask(self._channel)
-            self.unseen = told.blind
-            self.of_packages = frozenset(told.of_packages)
-            self._asked = {(path, how): state for path, how, state in told.asked}
-            self._sought = told.sought
-            self.has_started_python = any(process != os.getpid() for process in told.interpreters)
-            self._heard.listed |= listed_elsewhere(told, self._heard, self._roots)
-            return told.files
-        self.of_packages = frozenset()
-        for name in mapped_files():
-            if name not in self._notes.files and self._names.may_count(name):
-                self._notes.add(name, os.O_RDONLY)
-        self._notes.mark()
-        self._sought = self._notes.sought
-        return self._notes.files
-
-    def _digest(self, path: Path, note: Opened | None) -> Digest:
-        """The digest to record; empty for what was made here."""
-        try:
-            status = os.stat(path)
-        except OSError:
-            status = None
-        if note is None:
-            return "" if status is None else _content(path)
-        if note.passing:
-            return self._unsure(path, self.passing, PASSING)
-        if note.is_of_model(None if status is None else stamp_of(status)):
-            return ""
-        if status is None:
-            return ABSENT if note.before is None else "" if note.wrote else self._unsure(path, self.changed, CHANGED)
-        by_its_name = self._opened_last.get(str(path), note)
-        if note.came_later() and by_its_name.came_later():
-            return self._unsure(path, self.changed, CHANGED)
-        if self._is_another(path, note, stamp_of(status)):
-            return self._unsure(path, self.changed, CHANGED)
-        return _content(path)
-
-    def _is_another(self, path: Path, note: Opened, now: Stamp) -> bool:
-        if not note.is_another(now, exactly=self._channel is not None):
-            return False
-        if note.is_another(now, exactly=False):
-            return True
-        try:
-            return stamp_of(os.stat(path)) == now  # there are file systems that say another time at each look
-        except OSError:
-            return True
-
-    def _unsure(self, path: Path, names: list[str], digest: Digest) -> Digest:
-        if str(path) not in self._told:
-            self._told.add(str(path))
-            names.append(str(path))
-        return digest
-
-
-def installed_modules() -> frozenset[str]:
-    """Returns the files of the modules loaded so far that came with installed packages, not through links."""
-    folders = cache(_real_folder)
-    names = _module_files()
-    return frozenset(name for name in names if folders(os.path.dirname(name))[1] and not os.path.islink(name))
-
-
-def file_of(module: str) -> str | None:
-    """Returns the absolute path of a loaded module's file; None when it has none."""
-    try:
-        name = sys.modules[module].__file__
-    except Exception:  # modules may be lazy objects whose attributes raise
-        return None
-    if not isinstance(name, str):
-        return None
-    return name if os.path.isabs(name) else os.path.abspath(name)
-
-
-def _content(path: Path) -> Digest:
-    """The digest of a file that was there; empty where none is now."""
-    try:
-        return content_digest(path) if path.is_file() else ""
-    except OSError:
-        return UNREADABLE
-
-
-def _module_files() -> set[str]:
-    return {name for name in map(file_of, list(sys.modules)) if name}
-
-
-def _real_folder(name: str) -> tuple[str, bool]:
-    """Returns a folder without symlinks, and whether it is one of installed packages."""
-    real = os.path.realpath(name)
-    return real, is_installed(Path(real))
+        self._watching.set_aside()

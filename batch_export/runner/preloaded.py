@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from batch_export.runner.loaded import file_of, installed_modules
+from batch_export.runner.module_files import file_of, installed_modules
 from batch_export.sources import distributions
 from batch_export.sources.closure import is_installed
 

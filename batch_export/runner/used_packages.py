@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from batch_export.runner.loaded import file_of
+from batch_export.runner.module_files import file_of
 from batch_export.runner.preload import CORE, TORCH
 from batch_export.runner.preloaded import Preloaded, owners_of
 from batch_export.sources import distributions, editable_maps, start_up

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from batch_export.runner.loaded import file_of
+from batch_export.runner.module_files import file_of
 from batch_export.runner.opened import mapped_files
 from batch_export.sources.closure import PACKAGE, is_installed
 
