@@ -72,3 +72,36 @@ def test_complex_numbers_are_sliced_from_a_free_place() -> None:
 
     shapes = ({0: "b", 1: "t"}, {0: "b", 1: "u"})
     export_and_compare(Sliced(), given(2, 3, 5), given(1, 1, 1), given(3, 5, 13), dynamic_shapes=shapes)
+
+
+class Pieces(torch.nn.Module):
+    """A function of each piece of `x` along an axis, whose lengths the data say."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any], axis: int) -> None:
+        super().__init__()
+        self.function = function
+        self.axis = axis
+
+    def forward(self, x: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        lengths = ends[1:] - ends[:-1]
+        pieces = torch.split(x, lengths.tolist(), dim=self.axis)
+        return torch.cat([self.function(piece) for piece in pieces], dim=self.axis)
+
+
+OF_PIECES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "attention": lambda y: F.scaled_dot_product_attention(y, y * 2, y + 1),
+    "written_out": lambda y: torch.softmax(y @ y.transpose(-1, -2), -1) @ y,
+    "roll": lambda y: y.roll(1, -2),
+    "cumsum": lambda y: y.cumsum(-2),
+    "flip": lambda y: y.flip(-2),
+    "normed": lambda y: F.layer_norm(y, (4,)),
+}
+
+
+@pytest.mark.parametrize("name", OF_PIECES)
+def test_pieces_whose_lengths_the_data_say_go_through(name: str) -> None:
+    def given(*ends: int) -> tuple[torch.Tensor, ...]:
+        return torch.randn(1, 2, 10, 4, generator=torch.Generator().manual_seed(3)), torch.tensor(ends)
+
+    more = given(0, 7, 10), given(0, 1, 10), given(0, 10, 10), given(0, 0, 10)
+    export_and_compare(Pieces(OF_PIECES[name], 2), given(0, 4, 10), *more)

@@ -194,6 +194,13 @@ def test_places_of_an_image_go_before_the_text() -> None:
     assert logits.shape[1] == image.numel() + 9
 
 
+@pytest.mark.parametrize("name", ["qwen2_vl.Qwen2VLModel", "minicpmv4_7.MiniCPMV4_7Model"])
+def test_a_model_that_is_told_what_images_it_gets_is_given_places(name: str) -> None:
+    """Else it looks for the places of images in its text, which is a decision by data."""
+    config = describe(*name.split("."))
+    assert config["inputs"]["position_ids"]["shape"] == [3, 1, "seq"]
+
+
 def test_a_library_that_is_not_there_is_the_reason() -> None:
     with pytest.raises(UndescribedError, match=r"^it needs a library that is not installed: .*timm"):
         describe("timm_backbone", "TimmBackbone")

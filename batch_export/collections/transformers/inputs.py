@@ -121,7 +121,11 @@ class Guesser:
 
     def _completed(self, leaves: dict[str, Leaf]) -> Iterator[Attempt]:
         ids = leaves.get("input_ids")
-        if ids is not None and "position_ids" in self.parameters and any(name in self.parameters for name in GRIDS):
+        if (
+            ids is not None
+            and "position_ids" in self.parameters
+            and any(name in self.parameters for name in (*GRIDS, *SIDES))
+        ):
             # Else some models compute them of where the mask is 1, which is a decision by data.
             yield from self._with_constants({**leaves, "position_ids": Leaf("int64", (3, *ids.shape), 0, 9)})
         yield from self._with_constants(leaves)

@@ -86,12 +86,17 @@ def _at_several(node: SymNode) -> bool | None:
         return None
     symbols = sorted(question.free_symbols, key=str)
     of_data = free_unbacked_symbols(question)
-    if not of_data or not of_data <= environment.size_like or len(symbols) > _MOST:
+    if not of_data or not all(_is_size(one, environment) for one in of_data) or len(symbols) > _MOST:
         return None
     named = {abs(int(one)) for one in question.atoms(sympy.Integer)}
     sizes = sorted({*_SEVERAL, *_about(named)})
     answers = {question.xreplace(at) for at in _together(symbols, sizes)}
     return bool(answers.pop()) if len(answers) == 1 and answers <= {sympy.true, sympy.false} else None
+
+
+def _is_size(symbol: sympy.Symbol, environment: Any) -> bool:
+    """Whether a number of the data is one of elements: torch says so, or knows that it is not below 0."""
+    return symbol in environment.size_like or bool(environment.var_to_range[symbol].lower >= 0)
 
 
 def _about(named: set[int]) -> Iterator[int]:
