@@ -105,3 +105,18 @@ def test_pieces_whose_lengths_the_data_say_go_through(name: str) -> None:
 
     more = given(0, 7, 10), given(0, 1, 10), given(0, 10, 10), given(0, 0, 10)
     export_and_compare(Pieces(OF_PIECES[name], 2), given(0, 4, 10), *more)
+
+
+class SeldomTripled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if (x[0, 0] - 0.3).abs() < 0.01:
+            x = x * 3
+        return x
+
+
+def test_a_truth_value_is_no_size() -> None:
+    """It is 0 or 1 to torch; no extreme of the inputs shows what is taken for granted here."""
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    seldom = x.clone()
+    seldom[0, 0] = 0.3
+    export_and_compare(SeldomTripled(), (x,), (seldom,))

@@ -30,6 +30,8 @@ _ASKING = tuple(_TORCH + room for room in ("__init__.py", "fx", "utils"))
 _CHOOSING = _TORCH + "_higher_order_ops"
 _SEVERAL = (*range(2, 20), 31, 64, 127, 997, 4099)
 """Numbers at which a question has to have one answer, besides those that it names."""
+_FEW = 4
+"""What a number that torch calls no size has to reach: so the answers for 2, 3 and 4 are compared at the least."""
 _MOST = 4
 """Of how many sizes a question is answered."""
 
@@ -90,13 +92,19 @@ def _at_several(node: SymNode) -> bool | None:
         return None
     named = {abs(int(one)) for one in question.atoms(sympy.Integer)}
     sizes = sorted({*_SEVERAL, *_about(named)})
-    answers = {question.xreplace(at) for at in _together(symbols, sizes)}
+    limits = {one: environment.var_to_range[one] for one in of_data - environment.size_like}
+    possible = (at for at in _together(symbols, sizes) if all(at[one] <= known.upper for one, known in limits.items()))
+    answers = {question.xreplace(at) for at in possible}
     return bool(answers.pop()) if len(answers) == 1 and answers <= {sympy.true, sympy.false} else None
 
 
 def _is_size(symbol: sympy.Symbol, environment: Any) -> bool:
-    """Whether a number of the data is one of elements: torch says so, or knows that it is not below 0."""
-    return symbol in environment.size_like or bool(environment.var_to_range[symbol].lower >= 0)
+    """Whether a number of the data is one of elements: torch says so, or knows that it is 0 or above.
+
+    A truth value is 0 or 1 to torch: what is asked of it is the model's question, whoever puts it.
+    """
+    known = environment.var_to_range[symbol]
+    return symbol in environment.size_like or bool(known.lower >= 0 and known.upper >= _FEW)
 
 
 def _about(named: set[int]) -> Iterator[int]:
