@@ -158,7 +158,7 @@ def lists_of_data(made: list[object]) -> Iterator[None]:
     def either(own: Callable[[Tensor], list[Any]]) -> Callable[[Tensor], Any]:
         def tolist(self: Tensor) -> Any:
             length: Any = self.shape[0] if self.dim() == 1 else 0
-            if self.dtype not in _WHOLE or not isinstance(length, torch.SymInt) or are_places(self, own):
+            if self.dtype not in _WHOLE or not isinstance(length, torch.SymInt) or are_places(self):
                 return own(self)
             lengths = FreeLengths(self.clone(), own)  # what is written to it later is not in the list
             made.append(lengths)

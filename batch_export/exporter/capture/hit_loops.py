@@ -15,6 +15,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -73,6 +74,10 @@ class _Seen:
     left: tuple[Place, FrameType] | None = None
 
 
+_OPEN: ContextVar[_Seen | None] = ContextVar("_OPEN", default=None)
+"""What the innermost capture met."""
+
+
 @contextlib.contextmanager
 def hit_loops(impossible: set[Place]) -> Iterator[None]:
     """Within, a loop over what is not zero decides nothing, where its body allows that.
@@ -103,12 +108,12 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
                 return own_list(self)
             return _Numbers(self, found, lambda places: iter(own_list(places)), seen)
 
-        listed.are_places = lambda tensor: bool(seen.found) and tensor in seen.found  # type: ignore[attr-defined]
         return listed
 
     tensors.__iter__ = iterated
     for kind, own_list in lists:
         kind.tolist = listing(own_list)
+    before = _OPEN.set(seen)
     try:
         with _Finding(seen):
             yield
@@ -118,6 +123,7 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
             impossible.add(seen.left[0])
         raise
     finally:
+        _OPEN.reset(before)
         tensors.__iter__ = own
         for kind, own_list in lists:
             kind.tolist = own_list
@@ -125,15 +131,10 @@ def hit_loops(impossible: set[Place]) -> Iterator[None]:
         raise seen.ended[0]
 
 
-def are_places(tensor: Tensor, listing: Callable[[Tensor], Any]) -> bool:
-    """Whether a tensor is the places of what is not zero.
-
-    Args:
-        tensor: of which a list is asked for.
-        listing: the `tolist` of its kind, as `hit_loops` has it.
-    """
-    known: Callable[[Tensor], bool] | None = getattr(listing, "are_places", None)
-    return known is not None and known(tensor)
+def are_places(tensor: Tensor) -> bool:
+    """Whether a tensor is the places of what is not zero, of which `hit_loops` makes lists while it is open."""
+    seen = _OPEN.get()
+    return seen is not None and bool(seen.found) and tensor in seen.found
 
 
 class _Finding(TorchFunctionMode):
