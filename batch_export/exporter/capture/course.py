@@ -48,6 +48,8 @@ _TURNS = 3
 """How often from each of them."""
 _SECONDS = 45.0
 """Seconds of this thread's own computing after which no further example of other sizes is captured."""
+_SECONDS_BOTH_WAYS = 60.0
+"""Likewise after which what sizes decide is not captured both ways once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,8 @@ class Course:
         for is_real, inputs in itertools.product((False, True), several):  # a way may fail at one of them alone
             if is_real and not met:
                 return
+            if self._is_late():
+                break
             if is_real and others_said is None:  # what is said of sizes that are no way's comes last
                 others_said, self.reasons[:] = [*self.reasons], []
             with real_sizes(examples, self.request.asked) if is_real else conditions_met(met):
@@ -293,6 +297,13 @@ class Course:
             if trials.holds_at(self.request.not_held) and self._is_model(captured):
                 yield captured
         self.reasons.extend(others_said or ())
+
+    def _is_late(self) -> bool:
+        """Whether both ways were tried for so long that it ends here; then it is a reason of its own."""
+        if time.thread_time() - self.begun <= _SECONDS_BOTH_WAYS:
+            return False
+        self.reasons.append(f"none was found in {_SECONDS_BOTH_WAYS:.0f} s of computing")
+        return True
 
     def _is_model(self, captured: Captured) -> bool:
         """Whether a program of code that was written anew is the model, at the example and at other sizes."""
@@ -306,7 +317,7 @@ class Course:
         """The program with decisions as data, where there is one; a way may come to decisions that no other came to."""
         found, places = None, set[str]()
         for _ in range(_TURNS):
-            if not any_decision(self.request.decided_at - places):
+            if not any_decision(self.request.decided_at - places) or (places and self._is_late()):
                 break
             places = set(self.request.decided_at)
             try:
